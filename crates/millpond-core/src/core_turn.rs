@@ -310,6 +310,9 @@ impl Core {
     }
 
     pub(crate) fn commit(&mut self, fact: Fact, log: &mut dyn FactLog) {
+        if self.state.groups.are_starting() {
+            self.save_what_ends(&fact, log);
+        }
         if let Some((topic, group)) = fact.topic() {
             while let Some(recalled) = self.state.recall(topic, group) {
                 let position = log.append(&recalled);

@@ -60,6 +60,11 @@ impl Core {
         self.state.leased.bytes
     }
 
+    /// About how many bytes the topics take which the start of their group has still to come to: they cannot leave either.
+    pub fn held_bytes(&self) -> usize {
+        self.state.residents.held
+    }
+
     /// How many topics are in memory.
     pub fn resident_count(&self) -> usize {
         self.state.topics.len()
@@ -80,6 +85,12 @@ impl Core {
     /// dispatch, and publishes are better held back.
     pub fn is_crowded(&self) -> bool {
         self.is_crowded
+    }
+
+    /// Whether topics that starts of groups have still to come to leave too little room for others. Then publishes and forwards
+    /// are better held back until these have gone on.
+    pub fn do_starts_hold_too_much(&self) -> bool {
+        self.state.residents.hold_too_much()
     }
 
     /// Lets topics leave until the others have room, or enough of them have left for one time. True if there is more to

@@ -349,9 +349,12 @@ fn residents_are_weighed(state: &State) {
     assert_eq!(sum(&mut state.by_use()), state.residents.bytes, "what the topics take");
     let leased = state.by_use().map(|topic| topic.residence.leased()).sum::<usize>();
     assert_eq!(leased, state.leased.bytes, "what the topics take that are leased from");
+    let held = state.by_use().map(|topic| topic.residence.held()).sum::<usize>();
+    assert_eq!(held, state.residents.held, "what the topics take that starts have still to come to");
     for topic in state.by_use().filter(|topic| !topic.is_touched()) {
         let is_weighed = topic.residence.leased() >= topic.residence.bytes();
         assert_eq!(is_weighed, topic.in_flight > 0, "what is leased from is weighed as that");
+        assert_eq!(topic.residence.held() > 0, topic.is_held, "what is held is weighed as that");
     }
 }
 

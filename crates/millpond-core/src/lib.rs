@@ -36,6 +36,7 @@ mod parking;
 mod replay;
 pub mod routing;
 mod run;
+mod saving;
 mod state;
 pub mod store;
 mod time_index;

@@ -15,10 +15,10 @@ use millpond_types::{
     TopicNumber, Unroutable, WallTime,
 };
 
-use crate::fact::{DeadReason, Epoch, GroupNumber, NamespaceNumber};
+use crate::fact::{CopiedRun, DeadReason, Epoch, GroupNumber, NamespaceNumber};
 pub use crate::marks::Marks;
 use crate::outcomes::Outcomes;
-use crate::store::{Moment, SHELVES, Shelf};
+use crate::store::{Key, Moment, Name, Range, SHELVES, Shelf};
 
 /// A piece of the state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -135,6 +135,20 @@ pub struct GroupPage {
     pub shelves: [u64; SHELVES],
 }
 
+impl GroupPage {
+    /// Where in the store its topics are that are never cold, and that every start of the broker loads: those that are leased
+    /// from, and those that its own start has still to come to, all of which are idle.
+    pub fn loaded(&self) -> impl Iterator<Item = Range> {
+        let of = |shelf, from: &[u8]| Range {
+            from: Key::topic_bound(self.number, shelf, from),
+            until: Key::topic_bound(self.number, shelf, &[u8::MAX]),
+            limit: u32::MAX,
+        };
+        let held = self.starting.iter().map(move |reached| of(Shelf::Idle, &reached.at));
+        core::iter::once(of(Shelf::Busy, &[])).chain(held)
+    }
+}
+
 /// How many messages of a group were published in a span of time, of those that it holds and nobody has leased.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
@@ -153,6 +167,30 @@ pub struct Reached {
     pub at: Vec<u8>,
     /// Of the topic that stands there: the first message, in the order of descending priorities, that was not gone over.
     pub rest: Option<(Priority, Sequence)>,
+}
+
+impl Reached {
+    /// Before all messages of a topic.
+    pub const BEGINNING: (Priority, Sequence) = (Priority::HIGHEST, Sequence(0));
+
+    /// Whether messages that a group was given were saved for it, and its start is where it was.
+    pub fn is_of_saved(messages: &[CopiedRun], rest: Option<(Priority, Sequence)>) -> bool {
+        !messages.is_empty() && rest == Some(Reached::BEGINNING)
+    }
+
+    /// Where it goes on in a topic, if it is in the midst of that.
+    pub(crate) fn rest_of(&self, name: &TopicName) -> Option<(Priority, Sequence)> {
+        self.rest.filter(|_| Name::compare_key(name.as_bytes(), &self.at).is_eq())
+    }
+
+    /// The first message of a priority of a topic that it has not gone over, and whose line it is still to come to.
+    pub(crate) fn first_of(&self, name: &TopicName, priority: Priority) -> Sequence {
+        match self.rest_of(name) {
+            Some((of, _)) if priority > of => Sequence(u64::MAX),
+            Some((of, sequence)) if priority == of => sequence,
+            _ => Sequence(0),
+        }
+    }
 }
 
 /// The office of an exclusive group.

@@ -1,6 +1,6 @@
 //! Starting from a checkpoint: the facts behind it are applied to topics that are fetched when the facts name them.
 //!
-//! The core of a checkpoint knows its numbers, its namespaces and its busy topics; all others are in the store. A fact
+//! The core of a checkpoint knows its numbers, its namespaces and the topics that are never cold; all others are in the store. A fact
 //! names a topic by number, and the first one behind the checkpoint that is about a topic of it says where that is.
 
 use alloc::boxed::Box;
@@ -17,8 +17,8 @@ use crate::store::{Answer, Key, Shelf, Store, Want};
 use crate::{Core, Now};
 
 impl Core {
-    /// The core of a checkpoint in a store: its numbers, its namespaces, then its topics on the busy shelf and whatever
-    /// else is kept in memory.
+    /// The core of a checkpoint in a store: its numbers, its namespaces, then the topics that their groups
+    /// [load](crate::page::GroupPage::loaded) and whatever else is kept in memory.
     pub fn recover(
         store: Box<dyn Store>,
         numbers: NumbersPage,
@@ -32,11 +32,12 @@ impl Core {
                 Page::Namespace(page) => state.add_namespace(*page),
                 Page::Exchange(page) if state.namespaces.get(page.namespace).is_some() => state.add_exchange(*page),
                 Page::Topic(page) => {
-                    let home = state.groups.get(page.group);
-                    if home.is_none_or(|home| home.cold[Shelf::Busy.index()] == 0) {
-                        return Err(BadPage("a busy topic is counted by its group"));
-                    }
-                    if state.take_in(page, Shelf::Busy).is_none() {
+                    let shelf = state.groups.get(page.group).and_then(|home| {
+                        let shelf = if home.is_before(&page.name) { Shelf::Idle } else { Shelf::Busy };
+                        (home.cold[shelf.index()] > 0).then_some(shelf)
+                    });
+                    let Some(shelf) = shelf else { return Err(BadPage("a topic is counted by its group")) };
+                    if state.take_in(page, shelf).is_none() {
                         return Err(BadPage("a topic is in a checkpoint once"));
                     }
                 }

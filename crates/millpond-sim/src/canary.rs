@@ -10,6 +10,7 @@ use bytes::Bytes;
 use millpond_core::Now;
 use millpond_core::command::{Command, DeadMove, Move};
 use millpond_core::fact::{Fact, Victims};
+use millpond_core::page::Reached;
 use millpond_server::manual::Rooms;
 use millpond_storage::OpenOptions;
 use millpond_types::Millis;
@@ -96,6 +97,8 @@ pub enum Canary {
     Producers,
     /// Groups that begin at a time begin with all that there is.
     Starts,
+    /// What others finish before a start has come to it is not given to the group that starts.
+    Unsaved,
     /// Half of what a retention says is kept.
     Retention,
     /// All is kept, whatever a retention says.
@@ -215,7 +218,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 93] = [
+pub const CANARIES: [(&str, Canary, Checker); 94] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -250,6 +253,7 @@ pub const CANARIES: [(&str, Canary, Checker); 93] = [
     ("parked", Canary::Parked, Checker::Memory),
     ("producers", Canary::Producers, Checker::Memory),
     ("starts", Canary::Starts, Checker::Starts),
+    ("unsaved", Canary::Unsaved, Checker::Starts),
     ("retention", Canary::Retention, Checker::Retention),
     ("kept", Canary::Kept, Checker::Retention),
     ("once", Canary::Once, Checker::Once),
@@ -358,6 +362,7 @@ impl Canary {
                 *lease = ledger.leased_elsewhere(*topic, *group)?;
             }
             (Canary::HeirPause, Fact::Superseded { until, .. }) => *until = None,
+            (Canary::Unsaved, Fact::Copied { messages, rest: Some(Reached::BEGINNING), .. }) => messages.clear(),
             _ => return None,
         }
         Some(fact)

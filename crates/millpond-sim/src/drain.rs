@@ -133,9 +133,10 @@ impl World {
     fn look_for_untold(&mut self) -> Result<(), Violation> {
         let now = self.broker().core().now().run;
         // What is behind messages whose ends are held is not to be had before a checkpoint has made room for these, nor is
-        // anything while deliveries are. And what is to be done at once waits for a moment behind a batch that does not go.
+        // anything while deliveries are, or where starts hold too much. And what is to be done at once waits for a moment behind a
+        // batch that does not go.
         let core = self.broker.as_ref().expect("the broker runs").core();
-        let is_held = core.has_time_on_hold() || core.are_deliveries_held();
+        let is_held = core.has_time_on_hold() || core.are_deliveries_held() || core.do_starts_hold_too_much();
         let is_at_work = core.next_wake() == Some(Millis::ZERO);
         if self.numb_until.is_some_and(|until| now < until) || is_held || is_at_work {
             return Ok(());

@@ -17,9 +17,11 @@ mod ready;
 mod states;
 mod topic;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::fact::{GroupNumber, NamespaceNumber};
+use millpond_core::store::Name;
 use millpond_types::{
     GroupKind, GroupName, LeaderEpoch, LeaseNumber, MessageId, NamespaceName, OfficeTerms, OutcomeRun, Policy,
     Priority, ProducerId, PublishOutcome, Receipt, Rules, RunTime, Sequence, SessionId, Start, Tally, TopicName,
@@ -81,6 +83,8 @@ pub struct Group {
     pub is_starting: bool,
     /// The place in the order of names that its start has come to.
     pub reached: Vec<u8>,
+    /// Where it goes on in the topic that stands there, if it is in the midst of that.
+    pub rest: Option<Key>,
     /// What others held when it was made, that its start admits, and it was not given.
     pub due: BTreeSet<MessageId>,
     /// Of these, what was in a topic where one message stood for all, at some time of its start.
@@ -189,6 +193,16 @@ impl Model {
 }
 
 impl Group {
+    /// Whether its start has still to come to a message.
+    pub fn is_before(&self, name: &TopicName, (priority, sequence): Key) -> bool {
+        let is_past = |(of, next)| priority > of || priority == of && sequence < next;
+        match Name::compare_key(name.as_bytes(), &self.reached) {
+            _ if !self.is_starting || self.is_ending => false,
+            Ordering::Equal => !self.rest.is_some_and(is_past),
+            place => place.is_gt(),
+        }
+    }
+
     fn new(namespace: NamespaceNumber, name: GroupName, start: Start, kind: GroupKind) -> Group {
         let office = match kind {
             GroupKind::Shared => None,
@@ -202,6 +216,7 @@ impl Group {
             is_ending: false,
             is_starting,
             reached: Vec::new(),
+            rest: None,
             due,
             excused,
             is_mixed: false,

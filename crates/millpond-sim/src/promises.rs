@@ -228,6 +228,7 @@ impl Promises {
         newest::happened(model, fact, now.wall, sights)?;
         self.leases.happened(model, fact, asked, sights)?;
         self.rations.happens(model, fact, sights);
+        starts::finished(model, fact, now.wall)?;
         match fact {
             Fact::Leased { .. } => {
                 expiry::leased(model, fact, *now)?;

@@ -201,7 +201,10 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
             "producer sessions out of memory",
         ],
     ),
-    (Checker::Starts, &["groups started with what others hold", "given to a group that starts"]),
+    (
+        Checker::Starts,
+        &["groups started with what others hold", "given to a group that starts", "saved for a group that starts"],
+    ),
     (
         Checker::Retention,
         &["retained out", "retained out rightly", "retained out for their age", "what was far too much went"],

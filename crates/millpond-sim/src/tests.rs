@@ -11,8 +11,9 @@ const CANARY_LIVES: u64 = 1000;
 /// is newer. A batch without its session is stored again. Whoever has given way to an older one, where their ages could
 /// not be told, cannot do so again. Only under ageing does who stands in for others inherit how long they have waited,
 /// and who has not risen stands behind others, for more than their turn; and whoever goes before a higher priority has
-/// more than its turn beside that. An epoch that is one lower may be another leader's.
-const COMES_FIRST: [(Canary, Checker); 11] = [
+/// more than its turn beside that. An epoch that is one lower may be another leader's. Where one message stands for all, what was
+/// saved gives way to what is saved later, and is not there.
+const COMES_FIRST: [(Canary, Checker); 12] = [
     (Canary::Releases, Checker::Coalescing),
     (Canary::Early, Checker::Expiry),
     (Canary::Early, Checker::Retention),
@@ -24,6 +25,7 @@ const COMES_FIRST: [(Canary, Checker); 11] = [
     (Canary::Ageing, Checker::Fairness),
     (Canary::Priority, Checker::Fairness),
     (Canary::GrowthEpochs, Checker::Offices),
+    (Canary::Unsaved, Checker::Back),
 ];
 
 #[test]

@@ -13,8 +13,8 @@
 use std::sync::Arc;
 
 use millpond_core::fact::Epoch;
-use millpond_core::page::{NumbersPage, Page};
-use millpond_core::store::{Key, Range, Shelf};
+use millpond_core::page::{GroupPage, NumbersPage, Page};
+use millpond_core::store::{Key, Range};
 use millpond_types::WallTime;
 
 use crate::codec::decode_entry;
@@ -67,9 +67,8 @@ impl Checkpoint {
             Page::Namespace(page) => &page.groups[..],
             _ => &[],
         });
-        for number in groups.map(|group| group.number).collect::<Vec<_>>() {
-            let bound = |name: &[u8]| Key::topic_bound(number, Shelf::Busy, name);
-            pages.extend(entries(tree, Range { from: bound(&[]), until: bound(&[u8::MAX]), limit: u32::MAX })?);
+        for range in groups.flat_map(GroupPage::loaded).collect::<Vec<_>>() {
+            pages.extend(entries(tree, range)?);
         }
         pages.extend(entries(tree, Range { from: vec![9], until: vec![10], limit: u32::MAX })?);
         Ok(Some(Checkpoint { position: head.position, start: head.start, live, numbers, pages }))

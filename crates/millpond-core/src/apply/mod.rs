@@ -59,13 +59,17 @@ impl State {
             Fact::GroupReached { group, at, rest } => {
                 self.groups[*group].starting = Some(Reached { at: at.clone(), rest: *rest });
             }
-            Fact::GroupStarted { group } => self.groups.started(*group),
+            Fact::GroupStarted { group } => {
+                self.groups.started(*group);
+                self.leased.has_eased = true;
+            }
             Fact::TopicsSettled { group } => self.groups.settled(*group),
             Fact::OfficeTaken { group, session, epoch } => self.office_taken(*group, *session, *epoch),
             Fact::OfficeLeft { group, until } => self.office_left(*group, *until),
             Fact::HandedOver { group } => self.handed_over(*group),
             Fact::GroupEnding { group } => {
                 self.groups.end(*group);
+                self.leased.has_eased = true;
                 let home = &mut self.namespaces[self.groups[*group].namespace];
                 home.groups.retain(|other| other != group);
                 home.ending.push(*group);

@@ -143,9 +143,8 @@ impl Core {
     }
 
     fn ends_of(&self, namespace: NamespaceNumber, topic: &TopicName, coming: u64) -> u64 {
-        let namespace = &self.state.namespaces[namespace];
-        let Some(limit) = dropping(namespace.policies.of_name(topic)) else { return 0 };
-        let slots = namespace.groups.iter().filter_map(|group| self.state.topics.find(*group, topic));
+        let Some(limit) = dropping(self.state.namespaces[namespace].policies.of_name(topic)) else { return 0 };
+        let slots = self.limited(namespace, topic).filter_map(|group| self.state.topics.find(group, topic));
         slots.map(|slot| self.may_drop(slot, limit, coming)).sum()
     }
 
@@ -157,7 +156,9 @@ impl Core {
             let group = self.state.namespaces[namespace].groups[at];
             let Some(slot) = self.state.topics.find(group, topic) else { continue };
             if let Some(limit) = dropping {
-                self.bring_to_drop(slot, limit, coming)?;
+                if !self.state.topics[slot].is_held {
+                    self.bring_to_drop(slot, limit, coming)?;
+                }
             } else {
                 self.bring_waiting(slot)?;
             }

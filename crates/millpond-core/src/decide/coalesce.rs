@@ -311,7 +311,7 @@ impl Core {
     }
 
     /// The message of a topic that waits, delayed or in retry as it may be. One that has expired stands for nothing.
-    pub(super) fn waiting(&self, slot: TopicSlot) -> Option<Waiting> {
+    pub(crate) fn waiting(&self, slot: TopicSlot) -> Option<Waiting> {
         let mut last = self.state.topics[slot].last_waiting();
         last.find_map(|(priority, sequence)| {
             Some(self.unleased(slot, priority, sequence)).filter(|waiting| !waiting.is_expired)
@@ -389,7 +389,7 @@ impl Waiting {
     }
 
     /// Whether another one was published later, and so is not to give way to it.
-    pub(super) fn is_older_than(&self, other: &Version) -> bool {
+    pub(crate) fn is_older_than(&self, other: &Version) -> bool {
         other.is_later(&self.version)
     }
 }

@@ -3,6 +3,7 @@
 //! What is leased does not count, and may come back all the same.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use millpond_types::{EndReason, Priority, Sequence, TopicName};
 
@@ -45,6 +46,13 @@ impl Dropping {
 }
 
 impl Core {
+    /// The groups of a namespace that `max_waiting` counts for in a topic: all but those whose start has still to come to it. They
+    /// take what any other one does, and drop nothing: what others finish adds to what waits there.
+    pub(super) fn limited(&self, namespace: NamespaceNumber, name: &TopicName) -> impl Iterator<Item = GroupNumber> {
+        let groups = &self.state.groups;
+        self.state.namespaces[namespace].groups.iter().copied().filter(|group| !groups[*group].is_before(name))
+    }
+
     /// How many more messages may wait in a group's topic.
     pub(super) fn room_to_wait(&self, group: GroupNumber, name: &TopicName, limit: u32) -> u64 {
         let slot = self.state.topics.find(group, name);
@@ -61,8 +69,7 @@ impl Core {
         limit: u32,
         log: &mut dyn FactLog,
     ) {
-        for at in 0..self.state.namespaces[namespace].groups.len() {
-            let group = self.state.namespaces[namespace].groups[at];
+        for group in self.limited(namespace, name).collect::<Vec<_>>() {
             let slot = self.state.topics.find(group, name).expect("it was just published to");
             self.drop_from(slot, limit, log);
         }

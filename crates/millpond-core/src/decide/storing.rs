@@ -188,8 +188,9 @@ impl Core {
     ) {
         let mut fitting = part.count();
         if let Taking::UpTo(limit, Overflow::Reject) = terms.taking {
-            let (topic, groups) = (&part.run.topic, &self.state.namespaces[namespace].groups);
-            let room = groups.iter().map(|group| self.room_to_wait(*group, topic, limit)).max().unwrap_or(0);
+            let topic = &part.run.topic;
+            let rooms = self.limited(namespace, topic).map(|group| self.room_to_wait(group, topic, limit));
+            let room = rooms.max().unwrap_or(0);
             let known = trial.let_in.iter().position(|(name, _)| name == topic);
             let at = known.unwrap_or_else(|| {
                 trial.let_in.push((topic.clone(), 0));
@@ -218,9 +219,8 @@ impl Core {
         log: &mut dyn FactLog,
     ) {
         while part.count() > 0 {
-            let groups = self.state.namespaces[namespace].groups.iter();
-            let rooms: Vec<_> =
-                groups.map(|group| (*group, self.room_to_wait(*group, &part.run.topic, limit))).collect();
+            let groups = self.limited(namespace, &part.run.topic);
+            let rooms: Vec<_> = groups.map(|group| (group, self.room_to_wait(group, &part.run.topic, limit))).collect();
             let Some(room) = rooms.iter().map(|(_, room)| *room).filter(|room| *room > 0).min() else {
                 return push(outcomes, part.count(), topic_full(limit));
             };

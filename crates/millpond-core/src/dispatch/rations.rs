@@ -4,7 +4,8 @@
 //!
 //! A holder is a session. All receives together are one, for nobody knows which of them are of one client. Whoever holds
 //! nothing is always given something, unless what heartbeats have left out takes very much, and what ends as it is delivered
-//! is not counted. While deliveries are [held](Core::hold_deliveries), nobody is given anything.
+//! is not counted. While deliveries are [held](Core::hold_deliveries), nobody is given anything, and while [starts](crate::saving)
+//! hold half of the room, nobody of a namespace that has one.
 //!
 //! Invariant: a consumer with credit is either among the hungry of its scope or rationed, and who is rationed is looked at
 //! again after every lease that has ended.
@@ -58,6 +59,9 @@ impl Core {
             return None;
         }
         let consumer = &self.dispatcher.consumers[slot as usize];
+        if self.do_starts_hold_too_much() && self.state.has_a_start_beside(consumer.group) {
+            return None;
+        }
         let (room, leased) = (self.state.residents.room_for_leases(), self.state.leased.total());
         if consumer.at_most_once || room == usize::MAX {
             return Some(usize::MAX);

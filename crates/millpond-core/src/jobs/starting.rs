@@ -1,5 +1,6 @@
 //! Groups that start with what the others hold: all topics of the namespace are gone over in the order of their names, and
 //! the group is given of each what any other group holds of it, once; but not what was redriven, which is its group's own.
+//! What others finish before that is [saved](crate::saving) for it.
 //!
 //! Nothing is copied when a message is published. A topic that the start has still to come to is *held* instead
 //! ([`Topic::is_held`]): what is published there is stored for the group as for any other, and is delivered when all that is
@@ -20,9 +21,11 @@ use millpond_types::{Coalesce, Priority, Sequence, Start, TopicName, WallTime};
 use super::walk::{Upcoming, Walk};
 use super::{MESSAGES, Needs, Step, TOPICS_HELD, Task, WRITING};
 use crate::Core;
+use crate::decide::coalesce::{Version, Waiting};
 use crate::fact::{CopiedRun, Fact, FactLog, GroupNumber};
 use crate::output::Reply;
 use crate::page::{Page, RunPage};
+use crate::state::topic::Topic;
 use crate::state::{State, TopicSlot};
 use crate::store::{Key, KeyBytes, Name, Want};
 
@@ -37,6 +40,8 @@ struct Part {
     messages: Vec<CopiedRun>,
     /// Where the next part begins, if there may be one.
     rest: Option<(Priority, Sequence)>,
+    /// What was saved for it, and is older than the one message that it is given.
+    replaced: Option<(Waiting, Version)>,
     cost: usize,
 }
 
@@ -163,7 +168,7 @@ impl Core {
             if room == 0 {
                 break;
             }
-            let Part { messages, rest, cost } = self.part_of(group, name, room)?;
+            let Part { messages, rest, replaced, cost } = self.part_of(group, name, room)?;
             room = room.saturating_sub(cost);
             let slot = self.state.topics.find(group, name);
             if messages.is_empty() && slot.is_none() {
@@ -173,6 +178,9 @@ impl Core {
                 let slot = slot.unwrap_or_else(|| self.topic_or_new(group, name, log));
                 let topic = self.state.topics[slot].number;
                 self.commit(Fact::Copied { topic, group, messages, rest }, log);
+                if let Some((saved, by)) = replaced {
+                    self.replace(slot, &saved, (by, 0), log);
+                }
                 (*left, passed) = (room, None);
             }
             if rest.is_some() {
@@ -195,12 +203,13 @@ impl Core {
         let home = &self.state.namespaces[namespace];
         let others = home.groups.iter().filter(|other| **other != group);
         let others: Vec<TopicSlot> = others.filter_map(|other| self.state.topics.find(*other, name)).collect();
-        let own = self.state.topics.find(group, name).map(|slot| &self.state.topics[slot]);
+        let slot = self.state.topics.find(group, name);
+        let own = slot.map(|slot| &self.state.topics[slot]);
         let end = Sequence(own.map_or(u64::MAX, |own| own.floor));
         // A topic that was begun without is gone on with without.
         let is_one_enough = home.policies.of_name(name).coalesce != Coalesce::Off && from.is_none();
-        let mut part = Part { messages: Vec::new(), rest: None, cost: 1 };
-        if is_one_enough && own.is_some() {
+        let mut part = Part { messages: Vec::new(), rest: None, replaced: None, cost: 1 };
+        if is_one_enough && own.is_some_and(Topic::was_published_to) {
             // What came since the group was made stands for all that came before.
             return Ok(part);
         }
@@ -211,9 +220,15 @@ impl Core {
         if is_one_enough {
             // It is found anew in each turn, so it is not put off.
             if let Some((priority, last)) = self.latest_to_give(&others, &priorities, start, &mut part.cost)? {
-                let (run, due) = self.next_held(&others, priority, last, end)?.expect("it was just found");
+                let (mut run, due) = self.next_held(&others, priority, last, end)?.expect("it was just found");
                 part.cost += 1 + WRITING;
-                part.messages.push(CopiedRun { priority, run: run.compact(), due });
+                let (by, saved) = (Version::of(&run, priority, last), slot.and_then(|slot| self.last_saved(slot)));
+                if saved.as_ref().is_none_or(|saved| saved.is_older_than(&by))
+                    && let Some(run) = self.state.lacking(slot, priority, &mut run)
+                {
+                    part.messages.push(CopiedRun { priority, run: run.compact(), due });
+                    part.replaced = saved.map(|saved| (saved, by));
+                }
             }
             return Ok(part);
         }
@@ -222,14 +237,18 @@ impl Core {
                 Some((of, sequence)) if of == priority => sequence,
                 _ => Sequence(0),
             };
-            while let Some((run, due)) = self.next_held(&others, priority, next, end)? {
+            while let Some((mut run, due)) = self.next_held(&others, priority, next, end)? {
                 if part.cost >= room {
                     part.rest = Some((priority, next));
                     return Ok(part);
                 }
                 part.cost += 1 + (u64::from(run.count) / MESSAGES) as usize;
                 next = run.end();
-                if !run.is_redriven() && start.admits(run.published) && !run.is_expired(now) {
+                if run.is_redriven() || !start.admits(run.published) || run.is_expired(now) {
+                    continue;
+                }
+                // What was saved for it, it has.
+                while let Some(run) = self.state.lacking(slot, priority, &mut run) {
                     part.cost += WRITING;
                     part.messages.push(CopiedRun { priority, run: run.compact(), due });
                 }

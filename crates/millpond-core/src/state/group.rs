@@ -87,6 +87,11 @@ impl Groups {
         self.starting.remove(&number);
     }
 
+    /// Whether there is a group whose start is not over.
+    pub(crate) fn are_starting(&self) -> bool {
+        !self.starting.is_empty()
+    }
+
     /// The groups whose start is not over.
     pub(crate) fn starting(&self) -> impl Iterator<Item = GroupNumber> {
         self.starting.iter().copied()

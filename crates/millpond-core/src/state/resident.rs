@@ -46,6 +46,8 @@ pub(crate) struct Residents {
     pub(crate) leases_min: usize,
     /// Bytes that they take, about.
     pub(crate) bytes: usize,
+    /// Bytes that those of them take that the start of their group has still to come to: these cannot leave either.
+    pub(crate) held: usize,
     oldest: TopicSlot,
     newest: TopicSlot,
     /// Those that were brought in for dispatch last. Some may be gone since, or served.
@@ -74,6 +76,8 @@ pub(crate) struct Residence {
     brought: bool,
     /// Bytes that it takes at the worst because of what was leased of it when it was weighed; 0 if that was nothing.
     leased: usize,
+    /// Bytes that it took then if the start of its group had still to come to it.
+    held: usize,
 }
 
 impl Default for Residents {
@@ -82,6 +86,7 @@ impl Default for Residents {
             room: usize::MAX,
             leases_min: ROOM_MIN,
             bytes: 0,
+            held: 0,
             oldest: NONE,
             newest: NONE,
             brought: VecDeque::new(),
@@ -93,7 +98,7 @@ impl Default for Residents {
 
 impl Default for Residence {
     fn default() -> Self {
-        Residence { bytes: 0, older: NONE, newer: NONE, brought: false, leased: 0 }
+        Residence { bytes: 0, older: NONE, newer: NONE, brought: false, leased: 0, held: 0 }
     }
 }
 
@@ -114,6 +119,10 @@ impl Residence {
     pub(crate) fn leased(&self) -> usize {
         self.leased
     }
+
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
 }
 
 impl Residents {
@@ -133,9 +142,15 @@ impl Residents {
         self.room.max(ROOM_MIN)
     }
 
-    /// Bytes that those of them may take that are leased from.
+    /// Bytes that those of them may take that are leased from: half of the room is theirs, and what starts leave of the other.
     pub(crate) fn room_for_leases(&self) -> usize {
-        self.room.max(self.leases_min)
+        let room = self.room.max(self.leases_min);
+        room - self.held.min(room / 2)
+    }
+
+    /// Whether those that starts have still to come to take more than they should, which is half of the room.
+    pub(crate) fn hold_too_much(&self) -> bool {
+        self.held > self.room.max(self.leases_min) / 2
     }
 
     /// The topic that nothing has happened to for longest.
@@ -165,6 +180,10 @@ impl State {
             self.leased.bytes -= residence.leased;
             self.leased.has_eased = true;
         }
+        if residence.held > 0 {
+            self.residents.held -= residence.held;
+            self.leased.has_eased = true;
+        }
         self.topics.remove(slot);
     }
 
@@ -177,8 +196,12 @@ impl State {
         let topic = &mut self.topics[slot];
         let bytes = topic.weight();
         let leased = if topic.in_flight > 0 { bytes + topic.may_grow() } else { 0 };
+        let held = if topic.is_held { bytes } else { 0 };
         let before = core::mem::replace(&mut topic.residence.bytes, bytes);
         self.residents.bytes = self.residents.bytes - before + bytes;
+        let before = core::mem::replace(&mut topic.residence.held, held);
+        self.residents.held = self.residents.held - before + held;
+        self.leased.has_eased |= held < before;
         let before = core::mem::replace(&mut topic.residence.leased, leased);
         self.leased.bytes = self.leased.bytes - before + leased;
         self.leased.has_eased |= leased < before;
@@ -211,14 +234,15 @@ impl State {
         self.topics[slot].residence.brought = false;
     }
 
-    /// Whether a topic can do without memory for now: nothing of it is leased, and time changes nothing of it up to
-    /// `horizon`.
+    /// Whether a topic can do without memory for now: nothing of it is leased, no start has still to come to it, and time
+    /// changes nothing of it up to `horizon`.
     pub(crate) fn can_leave(&self, slot: TopicSlot, horizon: Now) -> bool {
         let topic = &self.topics[slot];
         let is_soon = |at: u64| at <= horizon.wall.0;
         let refill = topic.bucket.as_ref().and_then(|bucket| bucket.deadline());
         let raise = topic.age.as_ref().and_then(|age| age.deadline());
         !topic.is_touched()
+            && !topic.is_held
             && raise.is_none_or(|at| !is_soon(at.0))
             && refill.is_none_or(|at| at > horizon.run)
             && topic.in_flight == 0

@@ -63,7 +63,8 @@ pub(crate) struct Topic {
     pub(crate) waits_for_retry: bool,
     pub(crate) paused: bool,
     /// Whether the start of its group has still to come to it. Until then nothing of it is delivered, and it stays though
-    /// it is empty: that is how the start knows, when it comes, what came later.
+    /// it is empty: that is how the start knows, when it comes, what came later. It stays in memory, too: what others
+    /// finish is saved there, and no finish waits for the disk.
     pub(crate) is_held: bool,
     /// Of a topic that was leased from under a rate.
     pub(crate) bucket: Option<Box<Bucket>>,
@@ -302,6 +303,11 @@ impl Topic {
         self.touched != Touched::No
     }
 
+    /// Whether any sequence was given out since its group has it.
+    pub(crate) fn was_published_to(&self) -> bool {
+        self.next_of_all() > self.floor
+    }
+
     /// Whether it holds nothing at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.levels.iter().all(|level| level.line.is_empty() && level.aside.is_empty() && level.resting.is_none())
@@ -421,6 +427,13 @@ impl Level {
     pub(crate) fn aside_of(&self, sequence: Sequence) -> Option<(Sequence, &Aside)> {
         let (first, aside) = self.aside.range(..=sequence).next_back()?;
         aside.run.contains(sequence).then_some((*first, aside))
+    }
+
+    /// The first and the end of the first messages aside of those from `first` on and before `end`.
+    pub(crate) fn aside_between(&self, first: Sequence, end: Sequence) -> Option<(Sequence, Sequence)> {
+        let next = || self.aside.range(first..end).next().map(|(_, aside)| &**aside);
+        let aside = self.aside_of(first).map(|(_, aside)| aside).or_else(next)?;
+        Some((aside.run.first, aside.run.end()))
     }
 
     /// Whether any message from `first` on and before `end` is in memory. The TTLs of all others are their pieces' to know.

@@ -127,9 +127,9 @@ pub enum Shelf {
     /// Messages are ready, at this priority at the highest, whether or not the topic is paused.
     Ready(Priority),
     /// Nothing is ready, or all that is waits for what is in retry or for a token of the rate, and nothing but time will change that; or
-    /// the start of its group has still to come to it.
+    /// the start of its group has still to come to it. Of these, the last are never cold: every start of the broker loads them.
     Idle,
-    /// Something is leased. Such a topic is never cold: every start loads it.
+    /// Something is leased. Such a topic is never cold either.
     Busy,
 }
 

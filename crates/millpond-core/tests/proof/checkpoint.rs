@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use millpond_core::Core;
 use millpond_core::fact::GroupNumber;
 use millpond_core::page::{
-    AsideState, BucketPage, LevelPage, Page, PieceMessages, Reached, StoredPiece, StoredResting, TopicPage,
+    AsideState, BucketPage, GroupPage, LevelPage, Page, PieceMessages, Reached, StoredPiece, StoredResting, TopicPage,
 };
-use millpond_core::store::{Clock, Key, Moment, Name, SHELVES, Shelf};
+use millpond_core::store::{Clock, Key, Moment, Name, Range, SHELVES, Shelf};
 use millpond_types::limits::PRODUCER_EXPIRY;
 use millpond_types::{Priority, TopicNumber, WallTime};
 
@@ -79,11 +79,21 @@ pub fn canonical(pages: impl IntoIterator<Item = Page>) -> Vec<Page> {
 /// A core that begins with what a crash has left, and with what is not captured yet but kept in memory.
 pub fn recover(store: &SharedStore, kept: &[Page]) -> Core {
     let (mut numbers, mut pages) = (None, Vec::new());
+    let mut loaded: Vec<Range> = Vec::new();
     for (key, page) in store.disk() {
-        match (key, page) {
+        match (&key, page) {
             (_, Page::Numbers(page)) => numbers = Some(page),
-            (Key::Topic { shelf: Shelf::Busy, .. } | Key::Namespace(_) | Key::Exchange { .. }, page) => {
-                pages.push(page)
+            (Key::Namespace(_), page) => {
+                let Page::Namespace(of) = &page else { panic!("it is the key of a namespace") };
+                loaded.extend(of.groups.iter().flat_map(GroupPage::loaded));
+                pages.push(page);
+            }
+            (Key::Exchange { .. }, page) => pages.push(page),
+            (Key::Topic { .. }, page) => {
+                let key = key.bytes();
+                if loaded.iter().any(|range| (&range.from..&range.until).contains(&&key)) {
+                    pages.push(page);
+                }
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! Groups that come and go under random traffic, against a plain model of what each of them holds: whatever is published
 //! while a group is there is given to it once, until it is finished there or the group is deleted. One that starts with
-//! older messages is given those that another group holds when the start comes to them, at most once and before what is
-//! younger in their topic. Topics leave memory and the broker restarts meanwhile; and the shell checks after each turn
+//! older messages is given those that another group held when it was made, whatever that does with them meanwhile, at most once
+//! and before what is younger in their topic. Topics leave memory and the broker restarts meanwhile; and the shell checks after each turn
 //! that no byte is lost or kept for nobody.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,8 +68,10 @@ enum Has {
 #[derive(Default)]
 struct Held {
     has: BTreeMap<u32, Has>,
-    /// Older messages that it may be given, if another group holds them still when its start comes to them.
+    /// Older messages that it may be given, if it was not yet.
     may_have: BTreeSet<u32>,
+    /// Those of them that it is given: others held them, and no group that was deleted since alone.
+    must_have: BTreeSet<u32>,
     is_starting: bool,
     /// The last message of each topic that was given to it for the first time, and was never delayed.
     last: BTreeMap<usize, u32>,
@@ -146,12 +148,16 @@ impl World {
                 // One that is starting may have been given already what it may have.
                 let given = self.model.values().flat_map(|held| held.may_have.iter().copied());
                 let older = self.held_by_any().chain(given);
-                let older: Vec<u32> = older.filter(|body| self.published(*body) >= from || start < 3).collect();
+                let admits = |body: &u32| self.published(*body) >= from || start < 3;
+                let older: Vec<u32> = older.filter(admits).collect();
+                let must_have: BTreeSet<u32> = self.held_by_any().filter(admits).collect();
                 let reply = self.say(&format!("group {}{}", GROUPS[group], STARTS[start]));
                 // It is there already, or is being deleted still.
                 if reply == Reply::Done {
-                    let may_have = if start == 0 { BTreeSet::new() } else { older.into_iter().collect() };
-                    let held = Held { may_have, is_starting: start > 0, ..Held::default() };
+                    let mut held = Held { is_starting: start > 0, ..Held::default() };
+                    if held.is_starting {
+                        (held.may_have, held.must_have) = (older.into_iter().collect(), must_have);
+                    }
                     assert!(self.model.insert(group, held).is_none(), "a group is made once");
                 }
             }
@@ -159,6 +165,8 @@ impl World {
                 let is_there = self.model.remove(&group).is_some();
                 let reply = self.say(&format!("group-delete {}", GROUPS[group]));
                 assert_eq!(reply == Reply::Done, is_there, "a group is deleted once: {reply:?}");
+                let held: BTreeSet<u32> = self.held_by_any().collect();
+                self.model.values_mut().for_each(|group| group.must_have.retain(|body| held.contains(body)));
             }
             Op::Publish { topic, count, delayed } => {
                 let first = self.messages.len() as u32;
@@ -227,7 +235,8 @@ impl World {
                 let all: BTreeSet<u32> = self.held_by_any().collect();
                 let own = self.model.get_mut(&group).expect("it was just seen");
                 own.is_starting = false;
-                // What others are finished with it may have as well, as long as the start came before that.
+                let all = &all | &std::mem::take(&mut own.must_have);
+                // What a group held alone that was deleted it may have as well, as long as the start came before that.
                 let must_have: Vec<u32> = own.may_have.intersection(&all).copied().collect();
                 for body in must_have {
                     own.may_have.remove(&body);

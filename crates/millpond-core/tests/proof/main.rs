@@ -37,6 +37,7 @@ mod resting;
 mod retention;
 mod rooms;
 mod routes;
+mod saving;
 mod say;
 mod scenarios;
 mod script;

@@ -29,6 +29,8 @@ const SAY_AGAIN: Duration = Duration::from_secs(60);
 pub(crate) enum Reason {
     /// Topics in memory, because they cannot do without or because others come faster than they leave.
     Topics,
+    /// Topics among these that starts of groups have still to come to.
+    Starts,
     /// Commands that wait for topics from the disk.
     Parked,
     /// Entries that are not on the disk yet.
@@ -36,12 +38,13 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [Reason; 3] = [Reason::Topics, Reason::Parked, Reason::Entries];
+    pub(crate) const ALL: [Reason; 4] = [Reason::Topics, Reason::Starts, Reason::Parked, Reason::Entries];
 
     /// Its name in the metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Reason::Topics => "topics",
+            Reason::Starts => "starts",
             Reason::Parked => "parked",
             Reason::Entries => "entries",
         }
@@ -52,6 +55,9 @@ impl Reason {
             Reason::Topics => {
                 "topics take all memory that there is for them, and leave it more slowly than others come"
             }
+            Reason::Starts => {
+                "topics that groups which start have still to come to take half of the memory that there is for topics"
+            }
             Reason::Parked => "commands wait for topics from the disk, as many as there may be",
             Reason::Entries => "checkpoints are written more slowly than topics change",
         }
@@ -60,7 +66,7 @@ impl Reason {
     /// What to do if that lasts.
     fn advice(self) -> &'static str {
         match self {
-            Reason::Topics | Reason::Parked => "give the broker more memory",
+            Reason::Topics | Reason::Starts | Reason::Parked => "give the broker more memory",
             // More memory only puts it off.
             Reason::Entries => {
                 "give the broker a faster disk, or more of the processors if other programs keep them busy"
@@ -134,6 +140,7 @@ impl Pressure {
     fn short_now(&self, core: &Core, entries: usize) -> Short {
         Reason::ALL.map(|reason| match reason {
             Reason::Topics => core.is_crowded() || self.is_over(reason, core.resident_bytes(), self.shares.topics),
+            Reason::Starts => core.do_starts_hold_too_much(),
             Reason::Parked => self.is_over(reason, core.parked_bytes(), self.shares.parked_of_publishes()),
             Reason::Entries => self.is_over(reason, entries, self.shares.layers),
         })
@@ -190,7 +197,8 @@ fn first(short: Short) -> Option<Reason> {
 fn open_lanes(short: Short, holds_looks: bool) -> Open {
     let first_shut = |reason| match reason {
         Reason::Topics => PUBLISHING,
-        Reason::Parked => FORWARDING,
+        // A start waits for no lease, and forwards may add topics to it for ever.
+        Reason::Starts | Reason::Parked => FORWARDING,
         Reason::Entries => BURYING,
     };
     let holding = Reason::ALL.into_iter().filter(|reason| short[*reason as usize]).map(first_shut);
@@ -234,6 +242,7 @@ mod tests {
         assert_eq!(shut(&[], false), []);
         assert_eq!(shut(&[Reason::Topics], false), [PUBLISHING]);
         assert_eq!(shut(&[Reason::Topics, Reason::Parked], false), [FORWARDING, PUBLISHING]);
+        assert_eq!(shut(&[Reason::Starts], false), [FORWARDING, PUBLISHING]);
         assert_eq!(shut(&[Reason::Topics, Reason::Entries], false), [BURYING, FORWARDING, PUBLISHING]);
         // Who looks is never a reason for what finishes to wait, nor overtaken by what adds.
         assert_eq!(shut(&[Reason::Parked], true), [LOOKING, FORWARDING, PUBLISHING]);

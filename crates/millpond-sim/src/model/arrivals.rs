@@ -6,7 +6,7 @@ use millpond_core::fact::{CopiedRun, Fact, GroupNumber};
 use millpond_types::{MessageId, Sequence, Start, WallTime};
 
 use super::follow::sequences;
-use super::{Key, Message, Model, TopicKey};
+use super::{Key, Message, Model, State, TopicKey};
 use crate::bodies::tags_of;
 
 impl Model {
@@ -80,14 +80,25 @@ impl Model {
         admitted.map(id).collect()
     }
 
-    pub(super) fn copied(&mut self, key: TopicKey, CopiedRun { priority, run, due }: &CopiedRun) {
+    pub(super) fn copied(&mut self, key: TopicKey, CopiedRun { priority, run, due }: &CopiedRun, is_saved: bool) {
         self.group(key.0).tally.accepted += u64::from(run.count);
         let expires = Some(run.expires).filter(|at| *at != WallTime::NEVER);
         let message = Message::new(run.published, *due, expires);
         for sequence in sequences(run.first, run.count) {
             let id = MessageId { topic: key.1, priority: *priority, sequence };
             self.group(key.0).due.remove(&id);
-            self.topic(key.0, key.1).messages.insert((*priority, sequence), message.clone());
+            let state = if is_saved { State::Back(run.first) } else { message.state };
+            self.topic(key.0, key.1).messages.insert((*priority, sequence), Message { state, ..message.clone() });
         }
+    }
+
+    /// What was saved for a group and has ended there before its start came to it, others may give it again.
+    pub(super) fn is_due_again(&mut self, (group, topic): TopicKey, keys: &[Key]) {
+        let (of, name) = (&self.groups[&group], &self.topics[&(group, topic)].name);
+        let floor = self.topics[&(group, topic)].floor;
+        let again = keys.iter().filter(|key| key.1 < floor && of.is_before(name, **key));
+        let again: Vec<MessageId> =
+            again.map(|(priority, sequence)| MessageId { topic, priority: *priority, sequence: *sequence }).collect();
+        self.group(group).due.extend(again);
     }
 }

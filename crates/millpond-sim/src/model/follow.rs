@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::fact::{Fact, GroupNumber, NamespaceNumber, ReturnPlace, Victims};
+use millpond_core::page::Reached;
 use millpond_core::store::Name;
 use millpond_types::{
     Coalesce, EndReason, ExchangeName, LeaseNumber, MessageId, NamespaceName, Policy, Priority, Receipt, Rules,
@@ -35,17 +36,25 @@ impl Model {
                 let due = self.admitted(*namespace, *start);
                 self.groups.insert(*group, Group { due, ..Group::new(*namespace, name.clone(), *start, *kind) });
             }
-            Fact::GroupReached { group, at, .. } => self.group(*group).reached.clone_from(at),
+            Fact::GroupReached { group, at, rest } => {
+                let of = self.group(*group);
+                (of.reached, of.rest) = (at.clone(), *rest);
+            }
             Fact::GroupStarted { group } => self.group(*group).is_starting = false,
             Fact::TopicsSettled { group } => self.group(*group).is_settling = false,
             Fact::GroupEnding { group } => self.group(*group).is_ending = true,
             Fact::GroupDeleted { group } => _ = self.groups.remove(group),
             Fact::Copied { topic, group, messages, rest } => {
-                messages.iter().for_each(|copied| self.copied((*group, *topic), copied));
-                let of = self.topic(*group, *topic);
-                of.is_held = rest.is_some();
-                let place = if of.is_held { Name::bytes } else { Name::behind };
-                self.group(*group).reached = place(of.name.as_bytes());
+                let is_saved = Reached::is_of_saved(messages, *rest);
+                messages.iter().for_each(|copied| self.copied((*group, *topic), copied, is_saved));
+                if !is_saved {
+                    let of = self.topic(*group, *topic);
+                    of.is_held = rest.is_some();
+                    let place = if of.is_held { Name::bytes } else { Name::behind };
+                    let reached = place(of.name.as_bytes());
+                    let of = self.group(*group);
+                    (of.reached, of.rest) = (reached, *rest);
+                }
             }
             Fact::Paused { namespace, name, prefix, paused } => {
                 let home = self.namespaces.get_mut(namespace).expect("a fact names a namespace that is there");
@@ -286,6 +295,7 @@ impl Model {
 
     fn remove(&mut self, of: TopicKey, which: Victims) {
         let victims = self.victims(of, which);
+        self.is_due_again(of, &victims);
         let topic = self.topic(of.0, of.1);
         topic.messages.retain(|key, _| !victims.contains(key));
         topic.leases.retain(|_, key| !victims.contains(key));

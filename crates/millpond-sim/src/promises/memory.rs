@@ -1,5 +1,5 @@
-//! Memory: where topics take more than their room, those that are idle leave it. What stays is busy: leased, in retry or about to
-//! change by itself; or somebody is about to come to it, which only the core knows. So an idle topic costs nothing.
+//! Memory: where topics take more than their room, those that are idle leave it. What stays is busy: leased, in retry, awaited by a
+//! start or about to change by itself; or somebody is about to come to it, which only the core knows. So an idle topic costs nothing.
 //! What leased topics take is counted, each message that is leased as if it stood alone, for that is what it may come to
 //! with all that clients do with leases; and whoever holds leases is given more only where half of the room is left, or more than
 //! it holds.
@@ -142,5 +142,5 @@ fn is_busy(model: &Model, group: GroupNumber, topic: &Topic, now: Now) -> bool {
     });
     // Where ageing has ended, topics that wait for a raise are still to be told.
     let is_raised = (home.policy.ageing.is_some() || of.is_settling) && topic.is_ready();
-    changes || of.is_ending || topic.is_limited || is_raised
+    changes || topic.is_held || of.is_ending || topic.is_limited || is_raised
 }

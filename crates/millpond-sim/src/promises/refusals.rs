@@ -1,9 +1,10 @@
-//! Refusals have their reason: a topic that is said to be full is so in every group, and a message that is said to be unknown
-//! is in none.
+//! Refusals have their reason: a topic that is said to be full is so in every group whose start has come to it, and a message
+//! that is said to be unknown is in none.
 
 use millpond_core::command::{Command, Publish, TopicRef, Which};
+use millpond_core::fact::GroupNumber;
 use millpond_core::output::Reply;
-use millpond_types::{Code, MessageId, PublishOutcome, TopicName};
+use millpond_types::{Code, MessageId, Priority, PublishOutcome, Sequence, TopicName};
 
 use super::Kept;
 use crate::model::Model;
@@ -39,7 +40,12 @@ pub fn told(command: &Command, reply: &Reply, model: &Model, sights: &mut Sights
 
 fn full(Publish { namespace, .. }: &Publish, name: &TopicName, model: &Model) -> Kept {
     let Some(namespace) = model.namespace(namespace) else { return Ok(()) };
-    for group in model.groups_of(namespace).filter(|group| !model.groups[group].is_ending) {
+    // What a start has still to come to is never full.
+    let is_limited = |group: &GroupNumber| {
+        let of = &model.groups[group];
+        !of.is_ending && !of.is_before(name, (Priority::LOWEST, Sequence(u64::MAX)))
+    };
+    for group in model.groups_of(namespace).filter(is_limited) {
         let waiting = model.topics_of(group).find(|(_, topic)| topic.name == *name);
         let waiting = waiting.map_or(0, |(_, topic)| topic.waiting().count());
         let most = model.home(group).policy_of(name).max_waiting;

@@ -25,7 +25,8 @@ impl Overflowing {
         let gives_way = |group, found: &Topic| {
             takes(model, group, except) && model.home(group).policy_of(&found.name).overflow == Overflow::DropOldest
         };
-        let of = model.topics.iter().filter(|((_, number), _)| number == topic);
+        // What a start has still to come to has no limit.
+        let of = model.topics.iter().filter(|((_, number), found)| number == topic && !found.is_held);
         self.0.extend(of.filter(|((group, _), found)| gives_way(*group, found)).map(|(key, _)| *key));
     }
 
@@ -64,7 +65,8 @@ pub fn published(model: &Model, fact: &Fact, asked: Option<&Command>, sights: &m
         if policy.coalesce != Coalesce::Off {
             continue;
         }
-        if let Some(most) = policy.max_waiting.filter(|_| policy.overflow == Overflow::Reject) {
+        let is_limited = policy.overflow == Overflow::Reject && !found.is_held;
+        if let Some(most) = policy.max_waiting.filter(|_| is_limited) {
             let waiting = found.waiting().count() + count;
             sights.saw_many("as many as may wait", u64::from(waiting == most as usize));
             if waiting > most as usize {

@@ -1,7 +1,8 @@
 //! Groups: each sees every message that is published while it is there, once; and of what was published before, what its
-//! start says, as far as others hold it: nothing else, nothing twice, and nothing behind what came later.
+//! start says, as far as others held it when it was made: nothing else, nothing twice, and nothing behind what came later.
 
-use millpond_core::fact::{CopiedRun, Fact, GroupNumber};
+use millpond_core::fact::{CopiedRun, Fact, GroupNumber, Victims};
+use millpond_core::page::Reached;
 use millpond_types::{Coalesce, MessageId, Sequence, TopicNumber, WallTime};
 
 use super::Kept;
@@ -11,7 +12,8 @@ use crate::verdict::Violation;
 
 /// A group is given what others hold.
 pub fn copied(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) -> Kept {
-    let Fact::Copied { topic, group, messages, .. } = fact else { unreachable!("called for this fact alone") };
+    let Fact::Copied { topic, group, messages, rest } = fact else { unreachable!("called for this fact alone") };
+    let is_saved = Reached::is_of_saved(messages, *rest);
     let (found, of) = (&model.topics[&(*group, *topic)], &model.groups[group]);
     if found.was_leased {
         return Err(Violation::starts(format!("group {group} is given of {} behind what came later", found.name)));
@@ -26,8 +28,10 @@ pub fn copied(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) ->
                     format!("group {group} is given {id} by {:?}, and may not have it: held {is_held}", of.start);
                 return Err(Violation::starts(what));
             }
-            sights.saw("given to a group that starts");
-            last_of_all(model, (*group, *topic), of, copied, now)?;
+            sights.saw(if is_saved { "saved for a group that starts" } else { "given to a group that starts" });
+            if !is_saved {
+                last_of_all(model, (*group, *topic), of, copied, now)?;
+            }
         }
     }
     Ok(())
@@ -52,6 +56,32 @@ fn last_of_all(model: &Model, key: TopicKey, of: &Group, copied: &CopiedRun, now
         }
         None => Ok(()),
     }
+}
+
+/// What a group finishes, every other one has that was made before that and may have it, and whose start has still to come to it.
+pub fn finished(model: &Model, fact: &Fact, now: WallTime) -> Kept {
+    let (topic, group, lease, count) = match *fact {
+        Fact::Acked { topic, group, lease, count }
+        | Fact::Delivered { topic, group, lease, count }
+        | Fact::Died { topic, group, which: Victims::Leased { lease, count }, .. } => (topic, group, lease, count),
+        _ => return Ok(()),
+    };
+    let (found, namespace) = (&model.topics[&(group, topic)], model.groups[&group].namespace);
+    let counts = model.home(group).policy_of(&found.name).coalesce == Coalesce::Off;
+    let starting = model.groups.iter().filter(|(_, of)| of.namespace == namespace && of.is_starting && counts);
+    for (number, of) in starting {
+        for key in model.victims((group, topic), Victims::Leased { lease, count }) {
+            let id = MessageId { topic, priority: key.0, sequence: key.1 };
+            let is_due = of.due.contains(&id) && !of.excused.contains(&id) && of.is_before(&found.name, key);
+            if is_due && found.messages[&key].expires.is_none_or(|at| at > now) {
+                return Err(Violation::starts(format!(
+                    "{id} of {} ends in group {group}, and not saved for {number}",
+                    found.name
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A group has all that it starts with: nothing of what it may have, and another one holds, is missing.

@@ -53,7 +53,9 @@ impl State {
     /// some of these come back, and the next turn goes on.
     fn store_far(&mut self, slot: TopicSlot, index: usize, bound: usize) -> Vec<Want> {
         let level = &self.topics[slot].levels[index];
-        let (priority, far) = (level.priority, level.far(self.now, bound / 2));
+        let (priority, mut far) = (level.priority, level.far(self.now, bound / 2));
+        // What a start has saved, it has to find without the disk.
+        far.retain(|first| !self.is_saved(slot, priority, *first));
         let units = |firsts: &[Sequence]| firsts.iter().map(|first| level.aside[first].run.units()).sum::<u32>();
         let (between, far): (Vec<Sequence>, Vec<Sequence>) =
             far.into_iter().partition(|first| level.reached(*first).is_some());

@@ -96,7 +96,10 @@ impl Model {
             (message.state, message.deliveries) = (state, message.deliveries + 1);
         }
         if self.consumers[at].at_most_once {
-            (0..count).for_each(|n| _ = self.take(place, (priority, run.first.0 + n)));
+            for sequence in run.first.0..run.first.0 + count {
+                self.save(place, (priority, sequence));
+                self.take(place, (priority, sequence));
+            }
         }
         let is_limited = self.policy_of(&place.name).rate.is_some();
         let topic = self.topics.get_mut(place).unwrap();

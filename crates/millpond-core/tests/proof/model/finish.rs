@@ -70,17 +70,22 @@ impl Model {
         let is_early = !self.is_next_of_run(&place, key, &[]);
         match verb {
             FinishVerb::Ack | FinishVerb::Reject { .. } if is_early => return "out_of_order",
-            FinishVerb::Ack => _ = self.take(&place, key),
+            FinishVerb::Ack => {
+                self.save(&place, key);
+                self.take(&place, key);
+            }
             FinishVerb::Release { delay } => return self.give_back(&place, key, after(self.run, *delay)),
             FinishVerb::Fail { delay, .. } => {
                 let state = delay.map(|delay| after(self.run, delay));
                 return self.fail(&place, key, state, "failed");
             }
             FinishVerb::Reject { .. } => {
+                self.save(&place, key);
                 self.die(&place, key, "rejected");
                 return "dead";
             }
             FinishVerb::Damaged => {
+                self.save(&place, key);
                 self.die(&place, key, "damaged");
                 return "dead";
             }
@@ -115,6 +120,7 @@ impl Model {
         let message = self.message(place, key);
         message.failures += 1;
         if message.failures > max_failures {
+            self.save(place, key);
             self.die(place, key, reason);
             return "dead";
         }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millpond_core::fact::GroupNumber;
 use millpond_types::{Coalesce, Code, GroupName, MessageId, Priority, Start, TopicName, TopicNumber, WallTime};
 
+use super::coalesce::is_later;
 use super::rate::Tokens;
 use super::{Key, Message, Model, Place, State, Topic};
 
@@ -117,6 +118,60 @@ impl Model {
         names.into_iter().for_each(|name| self.start(&Place { group, name }, start));
     }
 
+    /// Whether a group is still to be given what it starts with. It takes what any other one does until then, whatever waits there.
+    pub(super) fn is_starting(&self, place: &Place) -> bool {
+        self.groups[&place.group].start.is_some()
+    }
+
+    /// What a lease of another group is about to end, the groups have that have still to start.
+    pub(super) fn save(&mut self, place: &Place, key: Key) {
+        let message = self.topics[place].messages[&key].clone();
+        if message.is_redriven || message.expires.is_some_and(|at| at <= self.wall) {
+            return;
+        }
+        let admits = |start: Option<Start>| start.is_some_and(|start| start.admits(WallTime(message.published)));
+        let starting = self.groups.iter().filter(|(_, group)| admits(group.start)).map(|(group, _)| *group);
+        for group in starting.collect::<Vec<_>>() {
+            let to = Place { group, name: place.name.clone() };
+            let own = self.topics.get(&to);
+            if own.is_some_and(|own| key.1 >= own.floor || own.messages.contains_key(&key)) {
+                continue;
+            }
+            let is_one_enough = self.policy_of(&to.name).coalesce != Coalesce::Off;
+            if is_one_enough && !self.stands(&to, (key, &message)) {
+                continue;
+            }
+            self.make(&to);
+            self.give(&to, (key, message.clone()), State::Back(key.1), is_one_enough);
+        }
+    }
+
+    /// Whether a message is the last of all that a group is given of a topic where one stands for all, as far as it was given any.
+    fn stands(&self, place: &Place, (key, message): (Key, &Message)) -> bool {
+        let Some(own) = self.topics.get(place) else { return true };
+        let saved = self.saved(place).filter(|_| !was_published_to(own));
+        !was_published_to(own) && saved.is_none_or(|saved| is_later((key, message), (saved, &own.messages[&saved])))
+    }
+
+    /// The one message that waits in a topic, if it has not expired.
+    fn saved(&self, place: &Place) -> Option<Key> {
+        self.slot(place).filter(|_| self.waiting(place).len() == 1)
+    }
+
+    /// A group has a message that was published before. Where one is enough, it takes the place of the one that waits.
+    fn give(&mut self, place: &Place, (key, message): (Key, Message), state: State, is_one_enough: bool) {
+        let saved = self.saved(place).filter(|_| is_one_enough);
+        let since = if let State::Delayed(due) = state { due } else { message.published };
+        let topic = self.topics.get_mut(place).unwrap();
+        topic.next.entry(key.0).or_insert(topic.floor);
+        topic.messages.insert(key, Message { state, since, deliveries: 0, failures: 0, ..message });
+        self.groups.get_mut(&place.group).unwrap().accepted += 1;
+        if let Some(saved) = saved {
+            let Message { failures, state, since, .. } = self.take(place, saved);
+            self.inherit(place, key, failures, (state, since));
+        }
+    }
+
     fn start(&mut self, place: &Place, start: Start) {
         let own = self.topics.get(place).map(|topic| topic.floor);
         let mut held: BTreeMap<Key, Message> = BTreeMap::new();
@@ -130,7 +185,8 @@ impl Model {
             let is_over = message.expires.is_some_and(|at| at <= self.wall);
             is_older && !is_over && start.admits(WallTime(message.published))
         });
-        if self.policy_of(&place.name).coalesce != Coalesce::Off {
+        let is_one_enough = self.policy_of(&place.name).coalesce != Coalesce::Off;
+        if is_one_enough {
             // The last stands for all: of a priority that of the highest sequence, and of those of one moment one that waits. What
             // came since the group was made is later.
             let waits = |key: &Key| {
@@ -139,21 +195,21 @@ impl Model {
             };
             let lasts: BTreeMap<_, _> = held.into_iter().map(|(key, message)| (key.0, (key, message))).collect();
             let last = lasts.into_values().max_by_key(|(key, message)| (message.published, waits(key), *key));
-            held = last.filter(|_| own.is_none()).into_iter().collect();
+            held = last.filter(|(key, message)| self.stands(place, (*key, message))).into_iter().collect();
         }
-        for ((priority, sequence), message) in held {
+        let has = |key: &Key| self.topics.get(place).is_some_and(|own| own.messages.contains_key(key));
+        held.retain(|key, _| !has(key));
+        for (key, message) in held {
             self.make(place);
-            let (state, since) = match message.state {
-                State::Delayed(due) => (State::Delayed(due), due),
-                _ => (State::InLine, message.published),
-            };
-            let message = Message { state, since, deliveries: 0, failures: 0, ..message };
-            let topic = self.topics.get_mut(place).unwrap();
-            topic.next.entry(priority).or_insert(topic.floor);
-            topic.messages.insert((priority, sequence), message);
-            self.groups.get_mut(&place.group).unwrap().accepted += 1;
+            let state = if let State::Delayed(due) = message.state { State::Delayed(due) } else { State::InLine };
+            self.give(place, (key, message), state, is_one_enough);
         }
     }
+}
+
+/// Whether any sequence was given out since a group has a topic.
+fn was_published_to(topic: &Topic) -> bool {
+    topic.next.values().any(|next| *next > topic.floor)
 }
 
 impl std::fmt::Display for Place {

@@ -29,7 +29,8 @@ impl Model {
             let hash = run.dedup.iter().find(|mark| mark.index == index).map(|mark| mark.hash);
             let is_limited = policy.overflow == Overflow::Reject && policy.coalesce == Coalesce::Off;
             // As much as the group lets in that has most room.
-            let waiting = self.everywhere(&run.topic).iter().map(|place| self.waiting(place).len()).min().unwrap();
+            let limited = self.everywhere(&run.topic).into_iter().filter(|place| !self.is_starting(place));
+            let waiting = limited.map(|place| self.waiting(&place).len()).min().unwrap();
             let limit = policy.max_waiting.filter(|_| is_limited);
             let room = limit.map_or(usize::MAX, |most| (most as usize).saturating_sub(waiting));
             told.push(match hash.and_then(|hash| self.remembered(hash)) {
@@ -95,14 +96,14 @@ impl Model {
         let mut places = self.everywhere(&run.topic);
         let most = policy.max_waiting.map_or(usize::MAX, |most| most as usize);
         if policy.overflow == Overflow::Reject {
-            places.retain(|place| self.waiting(place).len() < most);
+            places.retain(|place| self.is_starting(place) || self.waiting(place).len() < most);
         }
-        if places.is_empty() {
+        if places.iter().all(|place| self.is_starting(place)) {
             return Code::TopicFull.name().to_owned();
         }
         let id = self.take_in(&places, run.priority, policy, message);
         for place in &places {
-            while self.waiting(place).len() > most {
+            while !self.is_starting(place) && self.waiting(place).len() > most {
                 let oldest = self.first_to_drop(place);
                 self.take(place, oldest);
             }
