@@ -6,7 +6,8 @@
 //! * Loop devices and mkfs.ext4: disks that are full, read-only or fail, which takes root. If they are absent, their tests are
 //!   skipped.
 //! * Control groups that limit memory, which takes root as well. If they are absent, their tests are skipped.
-//! * strace: tells in which order the broker writes, syncs and renames. If it is absent, or may not trace, its test is skipped.
+//! * strace: tells in which order the broker writes, syncs and renames, and lets calls fail. If it is absent, or may not trace, its
+//!   tests are skipped.
 //! * Documentation sites: the HTML of three Debian packages, thousands of pages with real links, which the crawler
 //!   crawls. Taken from the machine where the packages are installed, else downloaded with apt-get into the target
 //!   directory (no root needed, nothing installed). If that fails, the crawler's test is skipped.
@@ -88,7 +89,11 @@ pub fn set_up(workspace: &Workspace) -> Result<Missing, String> {
     }
     if !answers("strace", "true") {
         let why = "strace is not on this machine, or may not trace (apt-get install strace)".to_owned();
-        missing.things.push(Thing { name: "strace", skips: "the test of the order of syncs", why });
+        missing.things.push(Thing {
+            name: "strace",
+            skips: "the tests of the order of syncs, of power cuts under the real tree, and of calls that fail",
+            why,
+        });
     }
     if let Err(why) = have_sites(&workspace.target) {
         missing.things.push(Thing { name: "sites", skips: "the tests of the crawler over real sites", why });

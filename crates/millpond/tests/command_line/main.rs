@@ -2,9 +2,13 @@
 
 #[path = "../broker/mod.rs"]
 mod broker;
+#[allow(dead_code, reason = "it is shared with the crashes, which draw more")]
+#[path = "../crashes/random.rs"]
+mod random;
 
 mod benching;
 mod coalescing;
+mod cuts;
 mod device;
 mod exchanges;
 mod failing;
@@ -36,6 +40,7 @@ mod space;
 mod standing_still;
 mod starting;
 mod starving;
+mod strace;
 mod syncing;
 mod working;
 mod wrong_usage;

@@ -1,14 +1,13 @@
 //! In which order the broker writes, syncs and renames, as the system sees it: `strace` tells. The twin disk and the tree in
-//! memory, on which power cuts are tried, stand where the real ones do, so what these forget to sync is found here alone.
+//! memory, on which most power cuts are tried, stand where the real ones do, so what these forget to sync is found here, by
+//! rules about what rests on what, and in `cuts.rs`, by starts from what is left without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::broker::{Broker, fresh_directory, is_left_out, serve};
-
-/// The system's calls that change a file or a name, or make these durable.
-const CALLS: &str = "openat,write,pwrite64,fallocate,ftruncate,fsync,fdatasync,rename,renameat,renameat2,unlink,mkdir";
+use crate::broker::{Broker, fresh_directory, is_left_out};
+use crate::strace::{Call, calls, ours, serve_traced, whole};
 
 #[test]
 fn what_is_renamed_was_synced_and_what_is_relied_on_has_a_name_that_was_synced() {
@@ -17,13 +16,7 @@ fn what_is_renamed_was_synced_and_what_is_relied_on_has_a_name_that_was_synced()
     }
     let directory = fresh_directory();
     let (place, trace) = (directory.path().join("data"), directory.path().join("trace"));
-    let broker = serve(&place);
-    let mut command = std::process::Command::new("strace");
-    // The broker is the child, and strace its grandchild.
-    command.args(["-D", "-f", "-y", "-s", "0", "-e", &format!("trace={CALLS}"), "-o"]).arg(&trace);
-    command.arg(broker.get_program()).args(broker.get_args());
-    broker.get_envs().for_each(|(name, _)| _ = command.env_remove(name));
-    let broker = Broker::run_on(&mut command, directory);
+    let broker = Broker::run_on(&mut serve_traced(&place, &trace, 0), directory);
     // The first segment is full after 4 MiB, and a checkpoint is due after 32 MiB as soon as nothing happens.
     let body = vec![b'x'; 1 << 20];
     (0..40).for_each(|_| drop(broker.call_with(&["publish", "default/a", "-"], &body).ok()));
@@ -34,12 +27,7 @@ fn what_is_renamed_was_synced_and_what_is_relied_on_has_a_name_that_was_synced()
     }));
     let (code, directory) = broker.stop();
     assert_eq!(code, Some(0));
-    let is_whole = || std::fs::read_to_string(&trace).unwrap().contains("+++ exited with 0 +++");
-    assert!((0..200).any(|_| is_whole() || {
-        std::thread::sleep(Duration::from_millis(50));
-        false
-    }));
-    let text = std::fs::read_to_string(&trace).unwrap();
+    let text = whole(&trace, "exited with 0");
     drop(directory);
 
     let place = place.canonicalize().unwrap_or(place);
@@ -72,38 +60,21 @@ impl Seen {
     /// Goes through a trace; an error where something was relied on that a power cut could have taken away.
     fn of(trace: &str, place: &Path) -> Result<Seen, String> {
         let mut seen = Seen::default();
-        let mut begun: BTreeMap<&str, &str> = BTreeMap::new();
-        for line in trace.lines() {
-            let (thread, call) = line.split_once(' ').ok_or(line)?;
-            let call = call.trim_start();
-            if let Some(call) = call.strip_suffix(" <unfinished ...>") {
-                begun.insert(thread, call);
-                continue;
-            }
-            let whole = match call.split_once(" resumed>") {
-                // Its beginning may have been left out.
-                Some((_, rest)) => begun.remove(thread).map(|call| format!("{call}{rest}")),
-                None => Some(call.to_owned()),
-            };
-            let Some(whole) = whole.filter(|call| !call.contains(" = -1 ")) else { continue };
-            seen.call(thread, &whole, place).map_err(|wrong| format!("{wrong}: {line}"))?;
+        for call in calls(trace) {
+            seen.call(&call, place).map_err(|wrong| format!("{wrong}: {}", call.line))?;
         }
         Ok(seen)
     }
 
-    fn call(&mut self, thread: &str, call: &str, place: &Path) -> Result<(), String> {
-        let Some((name, rest)) = call.split_once('(') else { return Ok(()) };
-        let ours = |path: &str| Path::new(path).strip_prefix(place).ok().map(|path| path.display().to_string());
-        // The file of the first argument, where that is one that is open.
-        let open = rest.split_once('<').and_then(|(_, rest)| rest.split_once('>')).and_then(|(path, _)| ours(path));
-        let paths: Vec<String> = rest.split('"').skip(1).step_by(2).filter_map(ours).collect();
+    fn call(&mut self, call: &Call<'_>, place: &Path) -> Result<(), String> {
+        let (open, paths) = (call.open().and_then(|path| ours(path, place)), call.paths(place));
         // The directory itself stands in one that is not ours.
-        if name == "fsync" && rest.split(['<', '>']).nth(1).map(Path::new) == place.parent() {
+        if call.is_sync() && call.open() == place.parent() {
             self.unnamed.remove("");
             return Ok(());
         }
-        match (name, open, &paths[..]) {
-            ("openat", _, [path]) if rest.contains("O_CREAT") => _ = self.unnamed.insert(path.clone()),
+        match (call.name(), open, &paths[..]) {
+            ("openat", _, [path]) if call.says("O_CREAT") => _ = self.unnamed.insert(path.clone()),
             ("mkdir", _, [path]) => _ = self.unnamed.insert(path.clone()),
             ("unlink", _, [path]) => {
                 if path.starts_with("tree/") && self.unnamed.contains("tree/current") {
@@ -115,9 +86,9 @@ impl Seen {
                 if file.ends_with(".journal") && self.unnamed.contains(&file) {
                     return Err(format!("{file} may lose its name"));
                 }
-                self.unsynced.insert(file, thread.to_owned());
+                self.unsynced.insert(file, call.thread.to_owned());
             }
-            ("fsync" | "fdatasync", Some(file), _) => self.sync(thread, &file)?,
+            ("fsync" | "fdatasync", Some(file), _) => self.sync(call.thread, &file)?,
             ("rename" | "renameat" | "renameat2", _, [from, to]) => self.rename(from, to)?,
             _ => {}
         }

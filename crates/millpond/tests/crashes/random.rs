@@ -10,7 +10,7 @@ impl Random {
         let given = std::env::var("MILLPOND_TEST_SEED").ok();
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_nanos() as u64;
         let seed = given.map_or_else(now, |text| text.parse().expect("MILLPOND_TEST_SEED is a number"));
-        eprintln!("kills by MILLPOND_TEST_SEED={seed}");
+        eprintln!("drawn by MILLPOND_TEST_SEED={seed}");
         Random(seed)
     }
 
