@@ -65,6 +65,8 @@ pub enum Canary {
     Shown,
     /// Of an ack and a publish as one, the ack gets lost.
     Halves,
+    /// Of an ack and a publish as one, the publish gets lost.
+    LostHalves,
     /// What an exchange led somewhere is confirmed when it is written only.
     Copies,
     /// What is moved is not what was read: the last byte of its body is another one.
@@ -238,6 +240,7 @@ pub const CANARIES: [(&str, Canary, Checker); 94] = [
     ("letters", Canary::Letters, Checker::Told),
     ("shown", Canary::Shown, Checker::Told),
     ("halves", Canary::Halves, Checker::Halves),
+    ("lost-halves", Canary::LostHalves, Checker::Halves),
     ("copies", Canary::Copies, Checker::Lost),
     ("moved", Canary::Moved, Checker::Lost),
     ("order", Canary::Order, Checker::Order),

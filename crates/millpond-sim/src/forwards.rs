@@ -1,42 +1,102 @@
 //! By halves: an ack and a publish as one. Whatever is lost, and whoever was told what: where any output is stored, every
-//! input is done.
+//! input is done; and where a lease was acked that nobody but forwards has named, every output of one of these is stored, unless
+//! one that waits stands for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::command::{Command, Forward, Level, Publish, PublishRun, ReceiptRun};
-use millpond_types::{FinishOutcome, MessageId, Millis, NamespaceName, OutcomeRun, Priority, Receipt, TopicName};
+use millpond_types::{
+    FinishOutcome, LeaseNumber, MessageId, Millis, NamespaceName, OutcomeRun, Priority, Receipt, TopicName, TopicNumber,
+};
 
 use crate::bodies::{Draft, TAG, block_of};
 use crate::clients::{Asked, Request, Sent};
 use crate::ledger::Ledger;
+use crate::sights::Sights;
 use crate::streams::Stream;
 use crate::verdict::Violation;
 
 /// Outputs of a forward at most.
 const OUTPUTS_MAX: u64 = 3;
 
-/// What was asked for: the inputs of each output, by its tag.
+/// A lease by what the ledger knows it by.
+type Lease = (TopicNumber, LeaseNumber);
+
+/// What was asked for.
 #[derive(Default)]
 pub struct Forwards {
-    inputs: BTreeMap<u64, Vec<MessageId>>,
+    asked: Vec<Halves>,
+    /// The leases that forwards name, and which ones do.
+    named: BTreeMap<Lease, Vec<usize>>,
+    /// Leases that an ack of its own names: nobody knows what has ended them.
+    acked: BTreeSet<Lease>,
+}
+
+struct Halves {
+    inputs: Vec<MessageId>,
+    /// The tag of each, and where it was to go.
+    outputs: Vec<(u64, TopicName)>,
 }
 
 impl Forwards {
     /// A forward is on its way.
     pub fn asked(&mut self, leases: &[(Receipt, MessageId)], outputs: &[Sent]) {
-        let inputs: Vec<MessageId> = leases.iter().map(|(_, id)| *id).collect();
-        self.inputs.extend(outputs.iter().map(|sent| (sent.tag, inputs.clone())));
+        for (receipt, _) in leases {
+            self.named.entry(lease_of(receipt)).or_default().push(self.asked.len());
+        }
+        let inputs = leases.iter().map(|(_, id)| *id).collect();
+        let outputs = outputs.iter().map(|sent| (sent.tag, sent.topic.clone())).collect();
+        self.asked.push(Halves { inputs, outputs });
     }
 
-    /// Holds all of them against what is.
-    pub fn check(&self, ledger: &Ledger) -> Result<(), Violation> {
-        let stored = self.inputs.iter().filter(|(tag, _)| ledger.tagged(**tag).is_some());
-        let mut halves = stored.flat_map(|(tag, inputs)| inputs.iter().map(move |id| (tag, id)));
-        let open = |id: &MessageId| ledger.messages.get(id).is_none_or(|message| !message.place.is_over());
-        halves.find(|(_, id)| open(id)).map_or(Ok(()), |(tag, id)| {
+    /// An ack is on its way.
+    pub fn acks(&mut self, leases: &[(Receipt, MessageId)]) {
+        self.acked.extend(leases.iter().map(|(receipt, _)| lease_of(receipt)));
+    }
+
+    /// Holds all of them against what is, where no turn goes on.
+    pub fn check(&self, ledger: &Ledger, sights: &mut Sights) -> Result<(), Violation> {
+        self.asked.iter().try_for_each(|forward| forward.follows(ledger))?;
+        for (lease, by) in self.named.iter().filter(|(lease, _)| !self.acked.contains(lease)) {
+            let Some(turn) = ledger.leases.get(lease).and_then(|lease| lease.acked) else { continue };
+            sights.saw("acked by forwards alone");
+            let mut forwards = by.iter().map(|at| &self.asked[*at]);
+            if !forwards.any(|forward| forward.is_whole(lease.0, turn, ledger, sights)) {
+                let what =
+                    format!("lease {} of {:?} was acked by a forward of which not all is stored", lease.1.0, lease.0);
+                return Err(Violation::halves(what));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Halves {
+    /// Where any output is stored, every input is done.
+    fn follows(&self, ledger: &Ledger) -> Result<(), Violation> {
+        let Some((tag, _)) = self.outputs.iter().find(|(tag, _)| ledger.tagged(*tag).is_some()) else { return Ok(()) };
+        let open = |id: &&MessageId| ledger.messages.get(id).is_none_or(|message| !message.place.is_over());
+        self.inputs.iter().find(open).map_or(Ok(()), |id| {
             Err(Violation::halves(format!("tag {tag} is stored, and {id}, which it came of, is not done")))
         })
     }
+
+    /// Whether every output is stored, or was declined in the turn in which an input of this topic was acked. None is a
+    /// duplicate, for none has a dedup id.
+    fn is_whole(&self, topic: TopicNumber, turn: u64, ledger: &Ledger, sights: &mut Sights) -> bool {
+        let lacking = self.outputs.iter().filter(|(tag, _)| ledger.tagged(*tag).is_none());
+        let lacking: Vec<&TopicName> = lacking.map(|(_, name)| name).collect();
+        let is_whole = lacking.iter().all(|name| {
+            let alike = lacking.iter().filter(|other| other == &name).count() as u64;
+            ledger.declined_beside(topic, name, turn) >= alike
+        });
+        sights.saw_many("outputs declined", if is_whole { lacking.len() as u64 } else { 0 });
+        is_whole
+    }
+}
+
+fn lease_of(receipt: &Receipt) -> Lease {
+    (receipt.topic, receipt.lease)
 }
 
 /// Whether the answer to a forward says that it was done: all of it, or nothing.
@@ -68,4 +128,64 @@ pub fn forward(
     }
     let publish = Publish { namespace: namespace.clone(), producer: None, level: Level::Durable, runs };
     Request { command: Command::Forward(Forward { receipts, publish }), asked: Asked::Forward { leases, outputs } }
+}
+
+#[cfg(test)]
+mod tests {
+    use millpond_core::fact::Fact;
+    use millpond_types::{Sequence, WallTime};
+
+    use super::*;
+    use crate::ledger::{Lease, Topic};
+    use crate::verdict::Checker;
+
+    const TOPIC: TopicNumber = TopicNumber(7);
+
+    fn name(of: &str) -> TopicName {
+        TopicName::try_from(of).expect("it is short")
+    }
+
+    /// Its input is acked, in the first turn.
+    fn half_a_forward(to: &[&str]) -> (Ledger, Forwards, Vec<(Receipt, MessageId)>) {
+        let (mut ledger, mut forwards) = (Ledger::default(), Forwards::default());
+        ledger.topics.set(0, TOPIC, Some(Topic { namespace: 1, name: name("a"), dry: false, gone: false }));
+        ledger.begin(WallTime(1));
+        let id = MessageId { topic: TOPIC, priority: Priority::DEFAULT, sequence: Sequence(1) };
+        let lease = LeaseNumber(3);
+        ledger.leases.set(10, (TOPIC, lease), Some(Lease { id, current: false, acked: Some(1) }));
+        let leases = vec![(Receipt { topic: TOPIC, group: 1, lease }, id)];
+        let outputs = (1..).zip(to).map(|(tag, topic)| Sent { tag, topic: name(topic), dedup: None });
+        forwards.asked(&leases, &outputs.collect::<Vec<_>>());
+        (ledger, forwards, leases)
+    }
+
+    fn finds(forwards: &Forwards, ledger: &Ledger) -> Option<Checker> {
+        forwards.check(ledger, &mut Sights::default()).err().map(|found| found.checker)
+    }
+
+    #[test]
+    fn of_what_a_forward_acked_nothing_is_missing_but_what_was_declined_with_it() {
+        let declined = Fact::Declined { topic: TOPIC, group: 1, count: 1 };
+        let (mut ledger, forwards, _) = half_a_forward(&["a"]);
+        assert_eq!(finds(&forwards, &ledger), Some(Checker::Halves));
+        ledger.happened(&declined, 11);
+        assert_eq!(finds(&forwards, &ledger), None);
+        ledger.go_back(11);
+        assert_eq!(finds(&forwards, &ledger), Some(Checker::Halves), "the cut took the other half");
+        ledger.begin(WallTime(2));
+        ledger.happened(&declined, 11);
+        assert_eq!(finds(&forwards, &ledger), Some(Checker::Halves), "another turn declined something else");
+        for others in [["a", "a"], ["a", "b"]] {
+            let (mut ledger, forwards, _) = half_a_forward(&others);
+            ledger.happened(&declined, 11);
+            assert_eq!(finds(&forwards, &ledger), Some(Checker::Halves), "one of two was declined");
+        }
+    }
+
+    #[test]
+    fn what_an_ack_of_its_own_names_as_well_says_nothing_of_a_forward() {
+        let (ledger, mut forwards, leases) = half_a_forward(&["a"]);
+        forwards.acks(&leases);
+        assert_eq!(finds(&forwards, &ledger), None);
+    }
 }

@@ -74,6 +74,8 @@ pub struct Lease {
     pub id: MessageId,
     /// Whether no fact has ended it.
     pub current: bool,
+    /// The turn in which its message was acked by it.
+    pub acked: Option<u64>,
 }
 
 /// See the module.
@@ -92,18 +94,27 @@ pub struct Ledger {
     tags: Versioned<u64, MessageId>,
     /// What is remembered of dedup ids, and until when.
     dedups: Versioned<u128, (MessageId, WallTime)>,
+    /// How many messages a turn has declined, by the namespace and the name of their topic.
+    declined: Versioned<(u32, TopicName, u64), u64>,
     namespaces: Versioned<u32, NamespaceName>,
     /// Unfinished messages of each topic's life.
     open: Versioned<TopicNumber, u64>,
     aside: Aside,
-    /// What the time is.
-    pub now: WallTime,
+    now: WallTime,
+    /// The number of this turn.
+    turn: u64,
     violation: Option<Violation>,
     /// What was seen.
     pub sights: Sights,
 }
 
 impl Ledger {
+    /// A turn begins.
+    pub fn begin(&mut self, now: WallTime) {
+        self.now = now;
+        self.turn += 1;
+    }
+
     /// Something has happened.
     pub fn happened(&mut self, fact: &Fact, position: u64) {
         let grown = self.growing.follow(fact, position, &mut self.sights);
@@ -123,10 +134,12 @@ impl Ledger {
             highest_sequence,
             tags,
             dedups,
+            declined,
             namespaces,
             open,
             aside: _,
             now: _,
+            turn: _,
             violation: _,
             sights: _,
         } = self;
@@ -137,6 +150,7 @@ impl Ledger {
         highest_sequence.go_back(position);
         tags.go_back(position);
         dedups.go_back(position);
+        declined.go_back(position);
         namespaces.go_back(position);
         open.go_back(position);
     }
@@ -150,6 +164,7 @@ impl Ledger {
         self.highest_sequence.settle(position);
         self.tags.settle(position);
         self.dedups.settle(position);
+        self.declined.settle(position);
         self.namespaces.settle(position);
         self.open.settle(position);
     }
@@ -178,5 +193,11 @@ impl Ledger {
     /// The message that a tag was stored as.
     pub fn tagged(&self, tag: u64) -> Option<MessageId> {
         self.tags.get(&tag).copied()
+    }
+
+    /// How many messages a turn has declined that were to be stored in a topic, of the namespace of another one.
+    pub fn declined_beside(&self, topic: TopicNumber, name: &TopicName, turn: u64) -> u64 {
+        let namespace = self.topics.get(&topic).map(|life| life.namespace);
+        namespace.and_then(|of| self.declined.get(&(of, name.clone(), turn))).copied().unwrap_or(0)
     }
 }

@@ -252,7 +252,7 @@ impl World {
         self.lost.after_restart(loss, &self.ledger, &mut self.sights)?;
         self.back.after_restart(&self.ledger)?;
         self.copies.after_restart(&self.promises.model)?;
-        self.forwards.check(&self.ledger)?;
+        self.forwards.check(&self.ledger, &mut self.sights)?;
         audit(&broker, &self.ledger, &self.promises.model)?;
         millpond_core::invariants::check(broker.core());
         self.broker = Some(broker);

@@ -114,7 +114,7 @@ impl Host for Stage {
         core.set_time(told);
         // Who stands where for what happened while nobody was there is still being read.
         self.is_numb |= self.numb_until.is_some_and(|until| now.run <= until) || core.is_behind_time();
-        self.ledger.now = now.wall;
+        self.ledger.begin(now.wall);
         self.promises.begin(Now { run: told.run, ..now }, told.wall, now.run);
     }
 

@@ -27,6 +27,7 @@ use crate::broker::Broker;
 use crate::canary::Canary;
 use crate::clients::{Asked, Client, Request};
 use crate::forwards::Forwards;
+use crate::hand::Verb;
 use crate::promises::{letters, told};
 use crate::sights::Sights;
 use crate::streams::Stream;
@@ -281,6 +282,7 @@ pub fn asks(asked: &Asked, forwards: &mut Forwards, sights: &mut Sights) {
     match asked {
         Asked::Publish { batch: Some(_), .. } => sights.saw("batches of a session"),
         Asked::Forward { leases, outputs } => forwards.asked(leases, outputs),
+        Asked::Finish { verb: Verb::Ack, leases } => forwards.acks(leases),
         _ => {}
     }
 }

@@ -138,7 +138,7 @@ impl World {
         self.drain()?;
         self.lose(Loss::Nothing)?;
         self.lost.at_end(&self.ledger)?;
-        self.forwards.check(&self.ledger)?;
+        self.forwards.check(&self.ledger, &mut self.sights)?;
         self.tape.note(format_args!("the end"));
         Ok(())
     }

@@ -37,7 +37,6 @@ impl Ledger {
             | Fact::Unbound { .. }
             | Fact::Paused { .. }
             | Fact::ProducerBatch { .. }
-            | Fact::Declined { .. }
             | Fact::Aged { .. }
             | Fact::Waits { .. } => Ok(()),
             Fact::Rescheduled { topic, priority, sequence, due, .. } => {
@@ -82,6 +81,7 @@ impl Ledger {
                 Ok(())
             }
             Fact::Published { .. } => self.published(fact, at),
+            Fact::Declined { topic, count, .. } => self.declines(*topic, *count, at),
             Fact::Drawn { topic, dry, .. } => {
                 self.sights.saw_many("out of tokens", u64::from(dry.is_some()));
                 self.dry(*topic, dry.is_some(), at)
@@ -184,7 +184,7 @@ impl Ledger {
                 return Err(Violation::early(format!("{id} is leased, and was never said to be ready; due {due:?}")));
             }
             self.change(id, Place::Open, Place::Leased(number), at)?;
-            self.leases.set(at, (id.topic, number), Some(Lease { id, current: true }));
+            self.leases.set(at, (id.topic, number), Some(Lease { id, current: true, acked: None }));
         }
         Ok(())
     }
@@ -214,10 +214,11 @@ impl Ledger {
     }
 
     fn end_leases(&mut self, topic: TopicNumber, first: LeaseNumber, count: u32, to: Place, at: u64) -> Followed {
+        let acked = (to == Place::Ended(EndReason::Acked)).then_some(self.turn);
         for number in first.0..first.0 + u64::from(count) {
             let lease = self.current(topic, number)?;
             let number = LeaseNumber(number);
-            self.leases.set(at, (topic, number), Some(Lease { current: false, ..lease }));
+            self.leases.set(at, (topic, number), Some(Lease { current: false, acked, ..lease }));
             self.change(lease.id, Place::Leased(number), to, at)?;
         }
         Ok(())

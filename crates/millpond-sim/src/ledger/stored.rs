@@ -40,6 +40,15 @@ impl Ledger {
         Ok(())
     }
 
+    /// Nothing of these is stored: one that waits stands for them.
+    pub(super) fn declines(&mut self, topic: TopicNumber, count: u32, at: u64) -> Followed {
+        let life = self.topic(topic)?;
+        let key = (life.namespace, life.name.clone(), self.turn);
+        let before = self.declined.get(&key).copied().unwrap_or(0);
+        self.declined.set(at, key, Some(before + u64::from(count)));
+        Ok(())
+    }
+
     fn store(&mut self, id: MessageId, message: Message, at: u64) -> Followed {
         let life = self.topic(id.topic)?;
         let key = (life.namespace, life.name.clone(), id.priority);
