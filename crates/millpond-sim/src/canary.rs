@@ -220,7 +220,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 94] = [
+pub const CANARIES: [(&str, Canary, Checker); 95] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
