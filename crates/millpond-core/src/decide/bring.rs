@@ -112,7 +112,8 @@ impl Core {
         if wants.is_empty() { Ok(looked_up) } else { Err(wants) }
     }
 
-    /// The message that a dedup id was seen with before, and what has become of it.
+    /// The message that a dedup id was seen with before, and what has become of it. Where this publish may end it in the groups
+    /// that hold it still, it counts as the dead letter that it is in others: that is what is left of it then.
     fn bring_first_of(
         &mut self,
         namespace: NamespaceNumber,
@@ -120,7 +121,10 @@ impl Core {
         hash: u128,
     ) -> Result<Option<(MessageId, MessageState)>, Want> {
         let Some(DedupPage { id, .. }) = self.state.look_up_dedup(namespace, hash)? else { return Ok(None) };
-        Ok(Some((id, self.bring_fate(namespace, topic, id)?)))
+        let fate = self.bring_fate(namespace, topic, id)?;
+        let may_end = may_end_others(self.state.namespaces[namespace].policies.of_name(topic));
+        let is_letter = may_end && self.state.is_letter(namespace, topic, id)?;
+        Ok(Some((id, if is_letter { MessageState::Dead } else { fate })))
     }
 
     /// How many messages come to each topic in which they may end others, if so many of each run do.

@@ -288,18 +288,29 @@ impl State {
         name: &TopicName,
         id: MessageId,
     ) -> Result<MessageState, Want> {
-        if let Some(state) = self.unfinished_state(id) {
-            return Ok(state);
+        match self.unfinished_state(id) {
+            Some(state) => Ok(state),
+            None if self.is_letter(namespace, name, id)? => Ok(MessageState::Dead),
+            None => Ok(MessageState::Ended),
         }
+    }
+
+    /// Whether any group has a message as a dead letter; an error as that of [`State::state_of`].
+    pub(super) fn is_letter(
+        &mut self,
+        namespace: NamespaceNumber,
+        name: &TopicName,
+        id: MessageId,
+    ) -> Result<bool, Want> {
         for at in 0..self.namespaces[namespace].groups.len() {
             let group = self.namespaces[namespace].groups[at];
             if self.groups[group].counts.dead > 0
                 && self.entry(&Key::Dead { namespace, group, topic: name.clone(), id })?.is_some()
             {
-                return Ok(MessageState::Dead);
+                return Ok(true);
             }
         }
-        Ok(MessageState::Ended)
+        Ok(false)
     }
 
     /// Where a message is; `None` if it is finished. Where groups have come to different states, that is told which is
