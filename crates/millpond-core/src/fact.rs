@@ -75,8 +75,9 @@ pub enum Fact {
         group: GroupNumber,
         /// What it has, from the highest priority to the lowest and in order.
         messages: Vec<CopiedRun>,
-        /// Where the next part begins; `None` if this was the last, and the topic's deliveries begin. [`Reached::BEGINNING`](crate::page::Reached::BEGINNING) if the
-        /// start is where it was, and these are what another group is about to end before it comes to them.
+        /// Where the next part begins; `None` if this was the last, and the topic's deliveries begin.
+        /// [`Reached::BEGINNING`](crate::page::Reached::BEGINNING) if the start is where it was, and these are what another
+        /// group is about to end before it comes to them.
         rest: Option<(Priority, Sequence)>,
     },
     /// A group that starts is given nothing of the topics before this place in the order of names.

@@ -122,7 +122,8 @@ impl Core {
     ) -> Result<Option<(MessageId, MessageState)>, Want> {
         let Some(DedupPage { id, .. }) = self.state.look_up_dedup(namespace, hash)? else { return Ok(None) };
         let fate = self.bring_fate(namespace, topic, id)?;
-        let may_end = may_end_others(self.state.namespaces[namespace].policies.of_name(topic));
+        let is_over = matches!(fate, MessageState::Dead | MessageState::Ended);
+        let may_end = !is_over && may_end_others(self.state.namespaces[namespace].policies.of_name(topic));
         let is_letter = may_end && self.state.is_letter(namespace, topic, id)?;
         Ok(Some((id, if is_letter { MessageState::Dead } else { fate })))
     }

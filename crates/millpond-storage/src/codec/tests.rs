@@ -43,6 +43,7 @@ macro_rules! vectors {
 
 mod entries;
 mod facts;
+mod samples;
 
 /// Holds that each of these is written as it was, and hands it on to be read.
 fn hold<T: std::fmt::Debug>(vectors: Vec<(T, &str)>, write: impl Fn(&T) -> Bytes, mut read: impl FnMut(&T, &Bytes)) {

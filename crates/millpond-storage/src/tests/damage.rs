@@ -13,9 +13,9 @@ use millpond_types::{LeaderEpoch, Priority, RunTime, Sequence, TopicNumber, Wall
 
 use crate::store::LayeredStore;
 use crate::twin::{Fault, SECTOR, Seed, TwinDisk};
-use crate::{CommitError, Mark, OpenError, OpenOptions, Opened, ReadError, Replica, Scrubbed, open};
+use crate::{CommitError, Mark, OpenError, OpenOptions, Opened, ReadError, Replica, open};
 
-use super::workload::{SEGMENT, Workload, options, publish, state};
+use super::workload::{SEGMENT, Workload, options, publish, scrub, state};
 
 /// A stand-in for the core that remembers what it was told.
 #[derive(Default)]
@@ -457,19 +457,6 @@ fn a_place_in_a_segment_that_is_gone_is_not_damage_of_the_one_before() {
     opened.reader.read(pin).expect("the segment before is needed");
 }
 
-/// What a scrub finds, by file and offset.
-fn pass(opened: &mut Opened<Tape>) -> Vec<(String, u64)> {
-    let mut found = Vec::new();
-    loop {
-        match opened.housekeeper.scrub() {
-            Scrubbed::Piece => {}
-            Scrubbed::Damaged(damage) => found.push((damage.file, damage.offset)),
-            Scrubbed::Checkpoint(error) => panic!("{error}"),
-            Scrubbed::Pass => return found,
-        }
-    }
-}
-
 #[test]
 fn a_scrub_finds_damage_in_old_bytes_and_reads_on_behind_it() {
     let disk = TwinDisk::new(SECTOR);
@@ -478,7 +465,7 @@ fn a_scrub_finds_damage_in_old_bytes_and_reads_on_behind_it() {
         write(&mut opened, &published(1000));
     }
     opened.committer.sync().unwrap();
-    assert_eq!(pass(&mut opened), []);
+    assert_eq!(scrub(&mut opened), []);
     let snapshot = disk.snapshot();
     let names: Vec<_> = snapshot.keys().filter(|name| name.ends_with(".journal")).collect();
     // The first two have an end; nobody can tell what the last one should hold.
@@ -486,8 +473,8 @@ fn a_scrub_finds_damage_in_old_bytes_and_reads_on_behind_it() {
         disk.flip(name, 4096 + 100, 5);
     }
     let place = |name: &str| (format!("twin/{name}"), 4096);
-    assert_eq!(pass(&mut opened), [place(names[1]), place(names[2])]);
-    assert_eq!(pass(&mut opened), [place(names[1]), place(names[2])], "each pass begins anew");
+    assert_eq!(scrub(&mut opened), [place(names[1]), place(names[2])]);
+    assert_eq!(scrub(&mut opened), [place(names[1]), place(names[2])], "each pass begins anew");
 }
 
 #[test]
@@ -540,7 +527,7 @@ fn a_cut_holds_for_later_segments_and_later_starts() {
     // Just so long that the batch of the second start follows it.
     write(&mut opened, &published(36));
     opened.committer.sync().unwrap();
-    assert_eq!(pass(&mut opened), [], "where the segment ended before is of no interest");
+    assert_eq!(scrub(&mut opened), [], "where the segment ended before is of no interest");
     assert_eq!(disk.bytes("0000000000000000.journal")[(4096 + opened.reader.written()) as usize..][..4], *b"MPB1");
     disk.crash(0);
     let opened = open_tape(&disk).unwrap();

@@ -17,7 +17,7 @@ use super::calls::{self, receive};
 use crate::checkpoint::LiveBytes;
 use crate::tree::TreeError;
 use crate::twin::{Seed, TwinDisk};
-use crate::{CommitError, Failure, Identity, Mark, Moves, OpenError, OpenOptions, Opened, open};
+use crate::{CommitError, Failure, Identity, Mark, Moves, OpenError, OpenOptions, Opened, Scrubbed, open};
 
 pub const YEAR: Millis = Millis::seconds(365 * 24 * 60 * 60);
 pub const SEGMENT: u64 = 16 * 1024;
@@ -298,5 +298,18 @@ impl From<Failure> for Stopped {
 impl From<CommitError> for Stopped {
     fn from(_: CommitError) -> Stopped {
         Stopped
+    }
+}
+
+/// What a pass of the scrub finds, by file and offset.
+pub fn scrub<R>(opened: &mut Opened<R>) -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    loop {
+        match opened.housekeeper.scrub() {
+            Scrubbed::Piece => {}
+            Scrubbed::Damaged(damage) => found.push((damage.file, damage.offset)),
+            Scrubbed::Checkpoint(error) => panic!("{error}"),
+            Scrubbed::Pass => return found,
+        }
     }
 }

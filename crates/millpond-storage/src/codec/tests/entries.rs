@@ -1,12 +1,8 @@
 //! The bytes of entries of each kind, as checkpoints hold them that were written before: of a topic and of pieces in each of
 //! their forms.
 
+use super::samples::*;
 use super::*;
-
-const TOPIC: TopicNumber = TopicNumber(300);
-const FIRST: Sequence = Sequence(400);
-const WALL: WallTime = WallTime(1_000_000);
-const LATER: WallTime = WallTime(1_000_700);
 
 vectors! {
     Page;
@@ -51,18 +47,7 @@ vectors! {
          00000000060000000000000000040301fc893d80a98c3d0100050000000000000006000000000000000004030290bf0580a9\
          8c3d01000500000000000000060000000000000000040304f403024db0ea0190bf05019f3802000180897a01bc0501840701\
          90bf058080808080200190bf050901c0843d";
-    Page::Dead(_) => Page::Dead(DeadPage {
-        namespace: 7,
-        group: 2,
-        topic: topic("a/b"),
-        id: id(),
-        run: run(),
-        deliveries: 4,
-        failures: 3,
-        reason: DeadReason::Rejected,
-        detail: Bytes::from_static(b"no"),
-        died: LATER,
-    }),
+    Page::Dead(_) => Page::Dead(rejected()),
         "01aee0c50880897a0184070ca98c3d010005000000000000000600000000000000040300026e6ffc893d";
     Page::Dedup(_) => Page::Dedup(DedupPage { namespace: 7, hash: 6 << 64 | 5, id: id(), until: LATER }),
         "01ac02099003fd893d";
@@ -100,14 +85,6 @@ vectors! {
         }],
     })),
         "01010184070101032a2e2303612f62";
-}
-
-fn topic(name: &str) -> TopicName {
-    TopicName::try_from(name).unwrap()
-}
-
-fn id() -> MessageId {
-    MessageId { topic: TOPIC, priority: Priority::HIGHEST, sequence: FIRST }
 }
 
 fn group(number: u32, name: &str) -> GroupPage {
@@ -192,19 +169,6 @@ fn aside(first: u64, state: AsideState) -> AsidePage {
 
 fn piece(messages: PieceMessages) -> Page {
     Page::Piece(PiecePage { topic: TOPIC, group: 2, priority: Priority::HIGHEST, messages })
-}
-
-fn run() -> RunPage {
-    RunPage {
-        first: FIRST,
-        position: 70_000,
-        published: WALL,
-        expires: WallTime(1_000_900),
-        sizes: Sizes::Uniform(12),
-        marks: Marks::new(WallTime(1_001_000), vec![(0, 6 << 64 | 5)]),
-        count: 1,
-        index: 0,
-    }
 }
 
 #[test]

@@ -3,14 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use super::samples::*;
 use super::*;
 
-const TOPIC: TopicNumber = TopicNumber(300);
 const LEASE: LeaseNumber = LeaseNumber(500);
-const FIRST: Sequence = Sequence(400);
 const PRIORITY: Priority = Priority::HIGHEST;
-const WALL: WallTime = WallTime(1_000_000);
-const LATER: WallTime = WallTime(1_000_700);
 
 vectors! {
     Fact;
@@ -152,18 +149,7 @@ vectors! {
     },
         "1603d8040902a006f0a2041a0000000004000000006f6e650000000006000000007468726565";
     Fact::DeadMoved { .. } => Fact::DeadMoved {
-        letter: Box::new(DeadPage {
-            namespace: 7,
-            group: 2,
-            topic: topic("a/b"),
-            id: id(),
-            run: run(),
-            deliveries: 4,
-            failures: 3,
-            reason: DeadReason::Rejected,
-            detail: Bytes::from_static(b"no"),
-            died: LATER,
-        }),
+        letter: Box::new(rejected()),
         block: block(&[b"one"]),
     },
         "17070203612f62ac02099003aee0c50880897a0184070ca98c3d010005000000000000000600000000000000040300026e6f\
@@ -245,10 +231,6 @@ vectors! {
         "3a07036c6f6701032a2e2303612f628407";
 }
 
-fn topic(name: &str) -> TopicName {
-    TopicName::try_from(name).unwrap()
-}
-
 fn exchange() -> ExchangeName {
     ExchangeName::try_from("log").unwrap()
 }
@@ -262,26 +244,9 @@ fn by_key() -> Binding {
     Binding { condition: Condition::Key(RoutingKey::try_from("*.#").unwrap()), target: topic("a/b") }
 }
 
-fn id() -> MessageId {
-    MessageId { topic: TOPIC, priority: PRIORITY, sequence: FIRST }
-}
-
 fn letter() -> Letter {
     let extent = Extent { position: 70_000, length: 12 };
     Letter { namespace: 7, group: 2, topic: topic("a/b"), id: id(), extent }
-}
-
-fn run() -> RunPage {
-    RunPage {
-        first: FIRST,
-        position: 70_000,
-        published: WALL,
-        expires: WallTime(1_000_900),
-        sizes: Sizes::Uniform(12),
-        marks: Marks::new(WallTime(1_001_000), vec![(0, 6 << 64 | 5)]),
-        count: 1,
-        index: 0,
-    }
 }
 
 fn block(bodies: &[&[u8]]) -> Bytes {

@@ -11,10 +11,10 @@ use millpond_core::Core;
 use millpond_core::output::Extent;
 
 use super::super::calls;
-use super::super::workload::{Workload, options};
+use super::super::workload::{Workload, options, scrub};
 use super::{Batch, Files, batches};
 use crate::twin::{SMALL_SECTOR, TwinDisk};
-use crate::{Mark, Opened, Scrubbed, Verdict, inspect_disk, open};
+use crate::{Mark, Opened, Verdict, inspect_disk, open};
 
 /// Bodies on both sides of each that is looked at, all the same, so that nothing else of a sector tells whose it is.
 const FILLING: [u8; 900] = [7; 900];
@@ -102,19 +102,6 @@ fn blocks(opened: &Opened<Core>) -> BTreeMap<u64, Bytes> {
         blocks.insert(extent.position, opened.reader.read(extent).unwrap());
     });
     blocks
-}
-
-/// What a pass of the scrub finds.
-fn scrub(opened: &mut Opened<Core>) -> Vec<(String, u64)> {
-    let mut found = Vec::new();
-    loop {
-        match opened.housekeeper.scrub() {
-            Scrubbed::Piece => {}
-            Scrubbed::Damaged(damage) => found.push((damage.file, damage.offset)),
-            Scrubbed::Checkpoint(error) => panic!("{error}"),
-            Scrubbed::Pass => return found,
-        }
-    }
 }
 
 fn inspection(disk: TwinDisk) -> (Verdict, String) {
