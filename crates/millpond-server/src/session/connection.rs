@@ -82,7 +82,7 @@ impl Connection {
         self.has_frames = false;
         for frames in 0..most {
             if self.conversation.is_behind() {
-                self.has_frames = true;
+                self.has_frames = !bytes.is_empty();
                 return Ok(frames);
             }
             match self.decoder.next_request(bytes) {
@@ -95,7 +95,7 @@ impl Connection {
             }
             self.last_sign = now;
         }
-        self.has_frames = true;
+        self.has_frames = !bytes.is_empty();
         Ok(most)
     }
 
