@@ -27,6 +27,8 @@ struct Recorder {
     turns: Arc<AtomicUsize>,
     /// After so many requests it ends the queue.
     ends_after: Option<usize>,
+    /// Every second turn is followed by a short one.
+    hastens: bool,
 }
 
 impl State for Recorder {
@@ -35,6 +37,10 @@ impl State for Recorder {
 
     fn weight((_, _, weight): &Ask) -> usize {
         *weight
+    }
+
+    fn is_in_haste(&self) -> bool {
+        self.hastens && self.turns.load(Ordering::SeqCst) % 2 == 1
     }
 
     fn update(&mut self, batch: &mut Batch<Ask, usize>) -> Next {
@@ -91,9 +97,10 @@ pub fn threads_wait_for_room_and_for_answers() {
     assert_eq!(queue.stop().expect("it does not panic").in_order(), [EACH; ASKERS]);
 }
 
-/// The same where nobody waits for an answer before the next request, and everybody as a task.
+/// The same where nobody waits for an answer before the next request, and everybody as a task; there is room for two, or for
+/// one.
 pub fn tasks_wait_for_room_and_for_answers() {
-    let queue = start(&NARROW, Recorder::default());
+    let queue = start(&[Lane { capacity: 2 }], Recorder { hastens: true, ..Recorder::default() });
     joined(askers(&queue, |who, submitter| {
         let told = block_on(tell(&mut submitter.source(), asks(who, 1)));
         assert_eq!(told, EACH);

@@ -52,6 +52,7 @@ pub(crate) struct Common {
     pub(crate) known: Arc<Known>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
+    pub(crate) turns: Arc<Turns>,
 }
 
 /// What all connections share.
@@ -68,7 +69,7 @@ pub(crate) struct Shared {
     /// which is zero.
     pub(crate) receives: AtomicU64,
     /// The line of connections that have much to do.
-    pub(crate) turns: Turns,
+    pub(crate) turns: Arc<Turns>,
     /// Room for frames that are not whole yet.
     pub(crate) receiving: Receiving,
     /// Room for frames that wait to be written.
@@ -94,7 +95,8 @@ impl Common {
     pub(crate) fn new(registry: Registry) -> Common {
         let (known, metrics, health) = (Known::default(), Metrics::new(), Health::default());
         let (registry, known) = (Arc::new(registry), Arc::new(known));
-        Common { registry, known, metrics: Arc::new(metrics), health: Arc::new(health) }
+        let (metrics, health, turns) = (Arc::new(metrics), Arc::new(health), Arc::new(Turns::new()));
+        Common { registry, known, metrics, health, turns }
     }
 }
 
@@ -107,7 +109,7 @@ impl Shared {
         store: LayeredStore,
         shares: &Shares,
     ) -> Shared {
-        let Common { registry, known, metrics, health } = common;
+        let Common { registry, known, metrics, health, turns } = common;
         Shared {
             writer,
             registry,
@@ -118,7 +120,7 @@ impl Shared {
             hash_key,
             limits,
             receives: AtomicU64::new(1),
-            turns: Turns::new(),
+            turns,
             receiving: Receiving::new(shares.receiving, shares.held),
             sending: Room::new(shares.sending),
             windows: Arc::new(Windows::new(shares.windows)),

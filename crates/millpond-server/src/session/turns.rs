@@ -4,7 +4,7 @@
 //! short while ([`Effort`]) stands in line for each further turn, and of all those who stand there only as many go on at a
 //! time as threads serve connections ([`Turns`]). So whoever asks for little finds one turn in front of it, and not one of
 //! each connection that floods; and those that flood share what is left evenly. Turns are long ([`Length::WHOLE`]) where
-//! nobody asks for little, and short ([`Length::SHORT`]) where somebody does.
+//! nobody asks for little, and short ([`Length::SHORT`]) where somebody does; and so are the writer's.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -30,7 +30,7 @@ impl Length {
     pub(crate) const WHOLE: Length = Length { bytes: 128 * 1024, frames: 512 };
     /// Some ten microseconds: a request and its answer wait for such a turn at each step, six times from a publish to an
     /// ack. To go from one connection to the next takes one or two, so where nobody waits turns are not so short.
-    pub(crate) const SHORT: Length = Length { bytes: 32 * 1024, frames: 128 };
+    pub(crate) const SHORT: Length = Length { bytes: 16 * 1024, frames: 64 };
 }
 
 /// What a frame counts beside its bytes.
@@ -69,9 +69,13 @@ impl Turns {
 
     /// How long turns are now.
     fn length(&self, now: Instant) -> Length {
+        if self.is_somebody_waiting(now) { Length::SHORT } else { Length::WHOLE }
+    }
+
+    /// Whether somebody who asks for little does so now, and waits for each turn of others.
+    pub(crate) fn is_somebody_waiting(&self, now: Instant) -> bool {
         let called = Duration::from_micros(self.called.load(Ordering::Relaxed));
-        let is_recent = self.since_begin(now).saturating_sub(called) < RECENT;
-        if is_recent { Length::SHORT } else { Length::WHOLE }
+        self.since_begin(now).saturating_sub(called) < RECENT
     }
 
     /// Counted from [`RECENT`] on: at the beginning nobody has called.
@@ -161,7 +165,13 @@ impl Effort {
 
 #[cfg(test)]
 mod tests {
+    use millpond_core::command::Command;
+    use millpond_types::NamespaceName;
+
     use super::*;
+    use crate::broker::{Broker, BrokerOptions};
+    use crate::session::ticket::{EMBEDDED, UNANSWERED, ticket};
+    use crate::writer::{FORWARDING, Request};
 
     #[test]
     fn who_floods_stands_in_line_and_who_asks_for_little_does_not() {
@@ -203,5 +213,28 @@ mod tests {
         assert_eq!(turns.length(at(RECENT * 2)), Length::WHOLE, "what it did is not long ago");
         much.called(&turns, at(RECENT * 4));
         assert_eq!(turns.length(at(RECENT * 4)), Length::SHORT);
+    }
+    #[test]
+    fn the_writer_lets_less_in_for_a_turn_while_somebody_asks_for_little() {
+        let directory = tempfile::tempdir().unwrap();
+        let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
+        let shared = broker.shared();
+        // So many of a client are let in, behind a turn in which somebody has asked for little or not.
+        let let_in = |asks: bool| {
+            if asks {
+                Effort::new(Instant::now()).called(&shared.turns, Instant::now());
+            }
+            let look = || Command::Stats(NamespaceName::default());
+            broker.call(look()).wait().unwrap();
+            let asked = |_| Request::Command(ticket(EMBEDDED, UNANSWERED), look(), 0);
+            let mut requests = (0..10_000).map(asked).collect();
+            shared.writer.source().tell_all(FORWARDING, &mut requests, |_| 1).unwrap()
+        };
+        let whole = let_in(false);
+        assert!(0 < whole && whole < 10_000);
+        // The writer is a thread of its own, and may not have come to its next turn in time.
+        let short = std::iter::repeat_with(|| let_in(true)).take(1000).find(|short| *short < whole / 4);
+        assert!(short.is_some_and(|short| short >= whole / 10), "{short:?} of {whole}");
+        broker.shutdown().unwrap();
     }
 }

@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::answer::Answer;
-use super::line::{Fullness, Line, Standing};
+use super::line::{Fullness, Line, SHORT, Standing};
 use super::open::{LANES_MAX, Open};
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -41,7 +41,9 @@ pub(super) struct Inner<Q, A> {
 pub(super) struct LaneState<Q, A> {
     waiting: Vec<Asked<Q, A>>,
     weight: usize,
-    capacity: usize,
+    /// What comes in for a turn that is not short.
+    whole: usize,
+    short: bool,
     /// Places reserved and not used yet; each weighs one.
     places: usize,
     /// Counts how often what waits was taken, from one.
@@ -91,11 +93,13 @@ impl<Q, A> Lanes<Q, A> {
 
     /// Swaps all that waits in the open lanes for the empty vectors of `taken`, after sleeping at most `sleep` (for ever
     /// if `None`) for something to come. Returns early when the queue is told to stop and nothing will come any more. Once
-    /// it is, all lanes are open: what was accepted is handled, and nothing that would open a lane may ever come.
-    pub(super) fn take(&self, taken: &mut [Vec<Asked<Q, A>>], open: Open, sleep: Option<Duration>) {
+    /// it is, all lanes are open: what was accepted is handled, and nothing that would open a lane may ever come. Where turns are
+    /// `short`, less is let in for the next one.
+    pub(super) fn take(&self, taken: &mut [Vec<Asked<Q, A>>], (open, short): (Open, bool), sleep: Option<Duration>) {
         assert!(open.has(0), "the first lane is never left waiting");
         let mut inner = self.lock();
         inner.open = open;
+        inner.lanes.iter_mut().for_each(|lane| lane.short = short);
         inner.open_all_if_stopped();
         if !inner.has_work() && !inner.is_finished() && sleep != Some(Duration::ZERO) {
             inner.asleep = true;
@@ -113,7 +117,8 @@ impl<Q, A> Lanes<Q, A> {
             lane.weight = 0;
             lane.turn += 1;
             std::mem::swap(&mut lane.waiting, taken);
-            lane.line.call(lane.capacity, &mut called);
+            let room = lane.capacity();
+            lane.line.call(room, &mut called);
         }
         drop(inner);
         called.into_iter().for_each(Waker::wake);
@@ -204,7 +209,7 @@ impl<Q, A> Inner<Q, A> {
 
     /// Whether there is something to take, or somebody to call: those who were called before may not have come.
     fn has_work(&self) -> bool {
-        let to_call = |lane: &LaneState<Q, A>| !lane.line.is_empty() && lane.weight + lane.places < lane.capacity;
+        let to_call = |lane: &LaneState<Q, A>| !lane.line.is_empty() && lane.fullness().has_room();
         let mut open = self.lanes.iter().enumerate().filter(|(at, _)| self.open.has(*at));
         open.any(|(_, lane)| !lane.waiting.is_empty() || to_call(lane))
     }
@@ -216,8 +221,8 @@ impl<Q, A> Inner<Q, A> {
 }
 
 impl<Q, A> LaneState<Q, A> {
-    fn new(capacity: usize) -> LaneState<Q, A> {
-        LaneState { waiting: Vec::new(), weight: 0, capacity, places: 0, turn: 1, line: Line::default() }
+    fn new(whole: usize) -> LaneState<Q, A> {
+        LaneState { waiting: Vec::new(), weight: 0, whole, short: false, places: 0, turn: 1, line: Line::default() }
     }
 
     /// Whether there is no place to reserve.
@@ -230,8 +235,15 @@ impl<Q, A> LaneState<Q, A> {
     }
 
     fn fullness(&self) -> Fullness<'_> {
-        let LaneState { weight, places, capacity, turn, line, .. } = self;
-        Fullness { line, turn: *turn, taken: weight + places, capacity: *capacity }
+        let LaneState { weight, places, turn, line, .. } = self;
+        Fullness { line, turn: *turn, taken: weight + places, capacity: self.capacity() }
+    }
+
+    /// What comes in for the next turn at most.
+    fn capacity(&self) -> usize {
+        let LaneState { whole, short, places, .. } = *self;
+        // What is promised a place is not less for that.
+        if short { places + whole.saturating_sub(places).div_ceil(SHORT) } else { whole }
     }
 
     pub(super) fn weight(&self) -> usize {
@@ -239,9 +251,10 @@ impl<Q, A> LaneState<Q, A> {
     }
 
     pub(super) fn push(&mut self, request: Q, answer: Answer<A>, weight: usize) {
-        let fills = self.weight < self.capacity && self.weight + weight > self.capacity;
+        let capacity = self.capacity();
+        let fills = self.weight < capacity && self.weight + weight > capacity;
         // By how much the last one is too heavy is not taken from the room for those who ask for little.
-        self.weight = if fills { self.capacity } else { self.weight + weight };
+        self.weight = if fills { capacity } else { self.weight + weight };
         self.waiting.push((request, answer));
     }
 

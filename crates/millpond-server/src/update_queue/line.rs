@@ -7,7 +7,8 @@
 //! * Who finds no room stands in line. Room goes to those in front, and no newcomer passes them.
 //! * While somebody stands in line, a source puts in no more than a [`PART`] of the lane in a turn, and then goes to the end.
 //! * A source that puts in little in a turn ([`LIGHT`]) waits for nobody: there is as much room again for such. So whoever
-//!   asks for little finds one turn of others in front of it, whatever they would like.
+//!   asks for little finds one turn of others in front of it, whatever they would like. Turns may be short ([`SHORT`]) while
+//!   somebody does.
 //!
 //! Invariant: whoever stands in line before an open lane is called when it is that one's turn, or when the lane is empty.
 
@@ -19,6 +20,10 @@ use std::task::Waker;
 const PART: usize = 8;
 /// Of a lane, one part in so many in a turn is little: some dozens of small requests.
 const LIGHT: usize = 32;
+
+/// Of a lane, one part in so many is let in for a short turn. A batch of requests saves the less the fewer they are: floods of
+/// single small messages take a third more of the processor for each.
+pub(super) const SHORT: usize = 8;
 
 /// Those who stand in line before a lane, under numbers that grow: what each wants to put in, and whom to wake.
 #[derive(Default)]
@@ -50,7 +55,12 @@ impl Fullness<'_> {
             return true;
         }
         let has_had_its_part = !self.line.is_empty() && put > 0 && put >= self.capacity / PART;
-        self.taken < self.capacity && self.line.is_next(standing) && !has_had_its_part
+        self.has_room() && self.line.is_next(standing) && !has_had_its_part
+    }
+
+    /// Whether somebody who stands in line would be let in.
+    pub(super) fn has_room(&self) -> bool {
+        self.taken < self.capacity
     }
 
     /// What a source is counted as when it is called, that has so many requests and a first one of some weight.

@@ -11,7 +11,7 @@
 //!   ([`Submitter::try_submit`]), or in bulk without an answer ([`Source::tell_all`], with [`Source::room`] to
 //!   wait for asynchronously).
 //! * **Fairness**: a lane holds what one turn may take. Who finds it full stands in line, and who asks for little need not:
-//!   no source puts more than its share in front of the others.
+//!   no source puts more than its share in front of the others. A state may have its turns short ([`State::is_in_haste`]).
 //! * **An answer** is a [`Pending`]: a `std` future, and `wait()` for threads.
 //! * **Calls outside** are never made by the thread that owns the state. Their result comes back as a request through a
 //!   [`Place`], which was reserved before, so that it always finds room.

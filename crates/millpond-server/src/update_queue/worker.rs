@@ -28,6 +28,11 @@ pub trait State: Send + 'static {
         Open::ALL
     }
 
+    /// Whether turns are to be short: each takes a part of what lanes hold, because somebody waits for it who asks for little.
+    fn is_in_haste(&self) -> bool {
+        false
+    }
+
     /// Handles all that waited. The batch is empty when the sleep that the last call asked for is over, and may be when
     /// the queue was told to stop.
     fn update(&mut self, batch: &mut Batch<Self::Request, Self::Answer>) -> Next;
@@ -112,7 +117,8 @@ impl<S: State> Worker<S> {
     /// Takes all that waits, or sleeps until something does, at most so long and for ever with `None`; hands it to the
     /// state.
     pub fn turn(&mut self, sleep: Option<Duration>) -> Next {
-        self.lanes.0.take(&mut self.batch.lanes, self.state.open_lanes(), sleep);
+        let (open, short) = (self.state.open_lanes(), self.state.is_in_haste());
+        self.lanes.0.take(&mut self.batch.lanes, (open, short), sleep);
         let next = self.state.update(&mut self.batch);
         // What the state has left is dropped, and thereby answered `Gone`; a burst's memory is not kept.
         for lane in &mut self.batch.lanes {

@@ -72,6 +72,8 @@ pub(crate) struct Writer<H> {
     checkpoint: Option<Instant>,
     /// Whether there is work for a turn of its own: topics that should leave memory, or a checkpoint to be captured.
     unfinished: bool,
+    /// Whether somebody who asks for little waits for turns.
+    in_haste: bool,
     store: LayeredStore,
     calls: Calls,
     own: Submitter<Request, Reply>,
@@ -103,6 +105,10 @@ impl<H: Host> State for Writer<H> {
 
     fn open_lanes(&self) -> Open {
         self.open_lanes_now()
+    }
+
+    fn is_in_haste(&self) -> bool {
+        self.in_haste
     }
 
     fn update(&mut self, batch: &mut Batch<Request, Reply>) -> Next {
@@ -138,6 +144,7 @@ impl<H: Host> Writer<H> {
             put_off: VecDeque::new(),
             checkpoint: None,
             unfinished: false,
+            in_haste: false,
             store,
             calls: Calls::default(),
             own,
@@ -200,6 +207,7 @@ impl<H: Host> Writer<H> {
         self.hold_back();
         self.note_checkpoint(now);
         self.common.metrics.note_core(&self.core);
+        self.in_haste = self.common.turns.is_somebody_waiting(now);
         self.common.metrics.turn_seconds.observe(self.host.now().saturating_duration_since(now).as_secs_f64());
         Ok(self.sleep(now))
     }

@@ -9,15 +9,22 @@ use super::*;
 /// Who asks, and what that weighs.
 type Ask = (usize, usize);
 
-const CAPACITY: usize = 64;
+const CAPACITY: usize = 512;
 /// More than is little, of which a part of the lane holds two.
-const MUCH: usize = 4;
+const MUCH: usize = 32;
+/// What is little: the whole of it, and in a short turn.
+const LITTLE: usize = 16;
+const LITTLE_IN_HASTE: usize = 2;
+/// So many short turns take what another one does.
+const SHORT: usize = 8;
 
 struct Rig {
     lanes: Arc<Lanes<Ask, ()>>,
     taken: [Vec<Asked<Ask, ()>>; 1],
     called: Called,
     clients: Vec<Client>,
+    /// Whether turns are short.
+    short: bool,
 }
 
 /// Who was called, in order, and did not come yet.
@@ -49,7 +56,7 @@ impl Rig {
             waker: Arc::new(Call(name, called.clone())).into(),
         };
         let clients = (0..clients).map(client).collect();
-        Rig { clients, lanes, taken: [Vec::new()], called }
+        Rig { clients, lanes, taken: [Vec::new()], called, short: false }
     }
 
     /// A client submits what it can. Whether anything of it was let in.
@@ -75,7 +82,7 @@ impl Rig {
 
     /// Who is served in the next turn.
     fn turn(&mut self) -> Vec<usize> {
-        self.lanes.take(&mut self.taken, Open::ALL, Some(Duration::ZERO));
+        self.lanes.take(&mut self.taken, (Open::ALL, self.short), Some(Duration::ZERO));
         self.taken[0].drain(..).map(|((name, _), _)| name).collect()
     }
 }
@@ -133,21 +140,46 @@ fn one_alone_has_all_the_room() {
 
 #[test]
 fn those_who_ask_for_little_have_as_much_room_again() {
-    let mut rig = Rig::new(200, 1, 1);
-    rig.all_come();
-    assert_eq!(rig.turn().len(), 2 * CAPACITY);
-    rig.called_come();
-    assert_eq!(rig.turn().len(), CAPACITY, "as many were called");
-    rig.called_come();
-    assert_eq!(rig.turn().len(), 200 - 3 * CAPACITY);
+    for (short, capacity, little) in [(false, CAPACITY, LITTLE), (true, CAPACITY / SHORT, LITTLE_IN_HASTE)] {
+        let mut rig = Rig { short, ..Rig::new(8 + 3 * capacity / little, 1, little) };
+        assert_eq!(rig.turn(), []);
+        rig.all_come();
+        assert_eq!(rig.turn().len(), 2 * capacity / little);
+        rig.called_come();
+        assert_eq!(rig.turn().len(), capacity / little, "as many were called");
+        rig.called_come();
+        assert_eq!(rig.turn().len(), 8);
+    }
 }
 
 #[test]
 fn one_that_weighs_more_than_a_lane_takes_no_room_from_those_who_ask_for_little() {
-    let mut rig = Rig::new(1 + CAPACITY, 1, 1);
-    rig.clients[0].requests = [(0, 10 * CAPACITY)].into();
-    rig.all_come();
-    assert_eq!(rig.turn().len(), 1 + CAPACITY);
+    for (short, many) in [(false, CAPACITY / LITTLE), (true, CAPACITY / SHORT / LITTLE_IN_HASTE)] {
+        let mut rig = Rig { short, ..Rig::new(1 + many, 1, LITTLE_IN_HASTE) };
+        assert_eq!(rig.turn(), []);
+        rig.clients[0].requests = [(0, 10 * CAPACITY)].into();
+        rig.all_come();
+        assert_eq!(rig.turn().len(), 1 + many);
+    }
+}
+
+#[test]
+fn a_turn_is_short_where_one_is_in_haste_and_not_longer_for_a_hundred() {
+    for clients in [1, 100] {
+        let mut rig = Rig::new(clients, 1_000, MUCH);
+        rig.all_come();
+        rig.short = true;
+        assert_eq!(rig.turn().len(), CAPACITY / MUCH, "what was let in is taken");
+        rig.called_come();
+        (0..clients).for_each(|name| _ = rig.come(name));
+        assert_eq!(rig.turn().len(), CAPACITY / SHORT / MUCH);
+        rig.called_come();
+        rig.short = false;
+        assert_eq!(rig.turn().len(), CAPACITY / SHORT / MUCH);
+        rig.called_come();
+        rig.all_come();
+        assert_eq!(rig.turn().len(), CAPACITY / MUCH);
+    }
 }
 
 #[test]
@@ -169,7 +201,7 @@ fn who_was_called_and_does_not_come_holds_nobody_up() {
     assert_eq!(rig.turn(), [0]);
     assert_eq!(*rig.called.lock().unwrap(), [1]);
     // Nothing waits, yet the worker does not sleep while somebody stands in line.
-    rig.lanes.take(&mut rig.taken, Open::ALL, None);
+    rig.lanes.take(&mut rig.taken, (Open::ALL, false), None);
     assert_eq!(*rig.called.lock().unwrap(), [1, 2]);
     rig.called_come();
     assert_eq!(rig.turn(), [1]);
