@@ -96,7 +96,7 @@ impl Turns {
 pub(crate) struct Effort {
     spent: usize,
     since: Instant,
-    /// What it did of late, from when on that is counted, and what it did in as long before.
+    /// What it did of late, from when on that is counted, and how much in [`RECENT`] before that.
     recent: usize,
     counted: Instant,
     before: usize,
@@ -134,7 +134,8 @@ impl Effort {
     pub(crate) fn called(&mut self, turns: &Turns, now: Instant) {
         let since = now.saturating_duration_since(self.counted);
         if since >= RECENT {
-            self.before = if since < 2 * RECENT { self.recent } else { 0 };
+            // Who floods is not waited for, and may not have been heard of here for long.
+            self.before = (self.recent as u128 * RECENT.as_micros() / since.as_micros()) as usize;
             (self.recent, self.counted) = (0, now);
         }
         if self.recent.max(self.before) < LITTLE {
@@ -213,7 +214,12 @@ mod tests {
         assert_eq!(turns.length(at(RECENT * 2)), Length::WHOLE, "what it did is not long ago");
         much.called(&turns, at(RECENT * 4));
         assert_eq!(turns.length(at(RECENT * 4)), Length::SHORT);
+        let mut floods = Effort::new(at(RECENT * 6));
+        floods.moved(4 * LITTLE);
+        floods.called(&turns, at(RECENT * 10));
+        assert_eq!(turns.length(at(RECENT * 10)), Length::WHOLE, "it did as much all the time");
     }
+
     #[test]
     fn the_writer_lets_less_in_for_a_turn_while_somebody_asks_for_little() {
         let directory = tempfile::tempdir().unwrap();
