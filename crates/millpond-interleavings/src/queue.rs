@@ -18,7 +18,9 @@ type Ask = (usize, usize, usize);
 const ASKERS: usize = 3;
 const EACH: usize = 3;
 /// So little that everybody finds it full.
-const NARROW: [Lane; 1] = [Lane { capacity: 1 }];
+const NARROW: [Lane; 1] = [Lane::new(1)];
+/// A little more, but for short turns.
+const NARROW_IN_HASTE: [Lane; 1] = [Lane { capacity: 2, short: 1 }];
 
 /// Answers each request with the number of the turn that it was handled in.
 #[derive(Default)]
@@ -100,7 +102,7 @@ pub fn threads_wait_for_room_and_for_answers() {
 /// The same where nobody waits for an answer before the next request, and everybody as a task; there is room for two, or for
 /// one.
 pub fn tasks_wait_for_room_and_for_answers() {
-    let queue = start(&[Lane { capacity: 2 }], Recorder { hastens: true, ..Recorder::default() });
+    let queue = start(&NARROW_IN_HASTE, Recorder { hastens: true, ..Recorder::default() });
     joined(askers(&queue, |who, submitter| {
         let told = block_on(tell(&mut submitter.source(), asks(who, 1)));
         assert_eq!(told, EACH);
@@ -180,7 +182,7 @@ pub fn who_asks_for_little_finds_one_turn_in_front_of_it() {
     const CAPACITY: usize = 64;
     const HEAVY: usize = 8;
     let turns = Arc::new(AtomicUsize::new(0));
-    let queue = start(&[Lane { capacity: CAPACITY }], Recorder { turns: turns.clone(), ..Recorder::default() });
+    let queue = start(&[Lane::new(CAPACITY)], Recorder { turns: turns.clone(), ..Recorder::default() });
     let flood = |who| {
         let submitter = queue.submitter();
         thread::spawn(move || {
@@ -214,6 +216,10 @@ impl State for Asking {
     type Request = Ask;
     type Answer = usize;
 
+    fn is_in_haste(&self) -> bool {
+        self.begun % 2 == 1
+    }
+
     fn update(&mut self, batch: &mut Batch<Ask, usize>) -> Next {
         for ((who, n, _), _) in batch.drain() {
             if who == ASKERS {
@@ -232,7 +238,7 @@ impl State for Asking {
 /// A stop waits for places, used or given up, and so does whoever stands in line because of them.
 pub fn places_are_waited_for() {
     let make = |own| Asking { own, begun: 0, back: 0 };
-    let queue = UpdateQueue::start_with("state", &NARROW, make).expect("a thread is started");
+    let queue = UpdateQueue::start_with("state", &NARROW_IN_HASTE, make).expect("a thread is started");
     let ask = |who| {
         let submitter = queue.submitter();
         thread::spawn(move || block_on(tell(&mut submitter.source(), asks(who, 1))))
@@ -245,7 +251,8 @@ pub fn places_are_waited_for() {
 
 /// The answer of one queue is the request of the next, which is narrower than what comes.
 pub fn a_chain_hands_everything_on() {
-    let (first, second) = (start(&[Lane { capacity: 4 }], Recorder::default()), start(&NARROW, Recorder::default()));
+    let hasty = Recorder { hastens: true, ..Recorder::default() };
+    let (first, second) = (start(&[Lane::new(4)], Recorder::default()), start(&NARROW_IN_HASTE, hasty));
     let next = second.submitter();
     for n in 0..EACH {
         let mut ask = (0, n, 1);

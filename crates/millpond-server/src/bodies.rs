@@ -89,7 +89,7 @@ impl Bodies {
         writer: Submitter<Request, Reply>,
     ) -> io::Result<(Bodies, ReaderThreads)> {
         let source = Source::new(reader, metrics, writer);
-        let start = |i| UpdateQueue::start(&format!("reader-{i}"), &[Lane { capacity: WAITING_READS }], source.clone());
+        let start = |i| UpdateQueue::start(&format!("reader-{i}"), &[Lane::new(WAITING_READS)], source.clone());
         let queues = (0..READERS).map(start).collect::<io::Result<Vec<_>>>()?;
         let threads = queues.iter().map(UpdateQueue::submitter).collect();
         Ok((Bodies::new(source, threads), ReaderThreads(queues)))

@@ -111,7 +111,7 @@ impl<H: Host> ManualBroker<H> {
         };
         let writer = Worker::new_with(&lanes(&shares), |own| Writer::new(parts, own));
         let source = Source::new(reader.clone(), common.metrics.clone(), writer.submitter());
-        let reading = Worker::new(&[Lane { capacity: shares.connections }], source.clone());
+        let reading = Worker::new(&[Lane::new(shares.connections)], source.clone());
         let bodies = Bodies::new(source, [reading.submitter()].into());
         let known = (hash_key, Limits::default());
         let shared = Shared::new(common, (writer.submitter(), bodies), known, store, &shares);

@@ -63,7 +63,7 @@ impl Broker {
         opened.core.set_leases_room(canary.map_or(plan.leases_room, |canary| canary.allots(plan.leases_room)));
         let rooms = Rooms { topics: options.room, ..plan.rooms() };
         let promises = Promises::new(plan.options.identity.hash_key, (plan.rooms(), plan.leases_room), false);
-        let stage = Stage::new(clock, canary, plan.own_hand_max, !plan.reads_late, promises);
+        let stage = Stage::new(clock, canary, (plan.own_hand_max, plan.hastens), !plan.reads_late, promises);
         let rooms = canary.map_or(rooms, |canary| canary.widens(rooms));
         let store = opened.store.clone();
         let (manual, report) = ManualBroker::start(opened, rooms, stage)?;

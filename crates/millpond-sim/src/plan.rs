@@ -47,6 +47,8 @@ pub struct Plan {
     pub body_max: u64,
     /// Whether now and then all is done in its midst that needs no time.
     pub has_lulls: bool,
+    /// Whether some turns of the writer are short.
+    pub hastens: bool,
 }
 
 impl Plan {
@@ -93,6 +95,7 @@ impl Plan {
             own_hand_max: *stream.pick(&[0, 0, 300, 16 << 10]),
             body_max: *stream.pick(&[40, 200, 2000]),
             has_lulls: stream.one_in(2),
+            hastens: stream.one_in(2),
         }
     }
 

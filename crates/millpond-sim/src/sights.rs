@@ -85,6 +85,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
         &[
             "answers in frames",
             "lulls in the midst",
+            "short turns of the writer",
             "receives that wait for nothing",
             "consumers that wait for nothing",
             "who holds leases and waits for nothing",

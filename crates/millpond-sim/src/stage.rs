@@ -22,6 +22,9 @@ pub struct Stage {
     clock: Clock,
     canary: Option<Canary>,
     own_hand_max: u64,
+    /// Whether some turns are short, and whether the next one is.
+    hastens: bool,
+    pub is_in_haste: bool,
     /// Whether a turn is over only when all is there that it wants to be read.
     reads_at_once: bool,
     /// Lent for a turn, as are the promises.
@@ -50,7 +53,7 @@ impl Stage {
     pub fn new(
         clock: &Clock,
         canary: Option<Canary>,
-        own_hand_max: u64,
+        (own_hand_max, hastens): (u64, bool),
         reads_at_once: bool,
         promises: Promises,
     ) -> Stage {
@@ -58,6 +61,8 @@ impl Stage {
             clock: clock.clone(),
             canary,
             own_hand_max,
+            hastens,
+            is_in_haste: false,
             reads_at_once,
             ledger: Ledger::default(),
             promises,
@@ -107,6 +112,12 @@ impl Host for Stage {
 
     fn own_hand_max(&self) -> u64 {
         self.own_hand_max
+    }
+
+    /// Every second turn, as if somebody had asked for little before it.
+    fn is_in_haste(&mut self, _is_somebody_waiting: bool) -> bool {
+        self.is_in_haste = self.hastens && !self.is_in_haste;
+        self.is_in_haste
     }
 
     fn begins(&mut self, core: &mut Core, now: Now) {

@@ -99,6 +99,11 @@ impl Connection {
         Ok(most)
     }
 
+    /// Whether the client waits for more than somebody who asks for little.
+    pub(crate) fn waits_for_much(&self) -> bool {
+        self.conversation.waits_for_much()
+    }
+
     /// Whether more whole frames may be there than were taken in.
     pub(crate) fn has_frames(&self) -> bool {
         self.has_frames

@@ -114,6 +114,11 @@ impl OpenRequests {
         self.len() == self.receives
     }
 
+    /// How many are open that are no receives.
+    pub(crate) fn beside_receives(&self) -> usize {
+        self.len() - self.receives
+    }
+
     fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

@@ -142,7 +142,8 @@ impl Socket {
                 () = self.outbox.filled() => {}
                 ready = reading.readable(), if is_reading => {
                     ready.map_err(|_| End::Gone)?;
-                    self.effort.called(&self.shared.turns, Instant::now());
+                    let waits_for_much = self.connection.waits_for_much();
+                    self.effort.called(&self.shared.turns, waits_for_much, Instant::now());
                     if !self.read(&mut reading).await? {
                         return Ok(());
                     }

@@ -130,15 +130,15 @@ impl Effort {
         self.moved(Length::WHOLE.bytes);
     }
 
-    /// Something comes: those who flood take note of it if it is from somebody who asks for little.
-    pub(crate) fn called(&mut self, turns: &Turns, now: Instant) {
+    /// Something comes: those who flood take note of it if it is from somebody who asks for little, and does not wait for much by now.
+    pub(crate) fn called(&mut self, turns: &Turns, waits_for_much: bool, now: Instant) {
         let since = now.saturating_duration_since(self.counted);
         if since >= RECENT {
             // Who floods is not waited for, and may not have been heard of here for long.
             self.before = (self.recent as u128 * RECENT.as_micros() / since.as_micros()) as usize;
             (self.recent, self.counted) = (0, now);
         }
-        if self.recent.max(self.before) < LITTLE {
+        if !waits_for_much && self.recent.max(self.before) < LITTLE {
             turns.called.store(turns.since_begin(now).as_micros() as u64, Ordering::Relaxed);
         }
     }
@@ -204,19 +204,21 @@ mod tests {
         let (mut little, mut much) = (Effort::new(at(RECENT)), Effort::new(at(RECENT)));
         assert_eq!(turns.length(at(Duration::ZERO)), Length::WHOLE);
         much.moved(LITTLE);
-        much.called(&turns, at(RECENT));
+        much.called(&turns, false, at(RECENT));
         assert_eq!(turns.length(at(RECENT)), Length::WHOLE, "who asks for much is not meant");
         little.moved(LITTLE - 1);
-        little.called(&turns, at(RECENT));
+        little.called(&turns, false, at(RECENT));
         assert_eq!(turns.length(at(RECENT * 3 / 2)), Length::SHORT);
         assert_eq!(turns.length(at(RECENT * 2)), Length::WHOLE);
-        much.called(&turns, at(RECENT * 2));
+        much.called(&turns, false, at(RECENT * 2));
         assert_eq!(turns.length(at(RECENT * 2)), Length::WHOLE, "what it did is not long ago");
-        much.called(&turns, at(RECENT * 4));
+        much.called(&turns, false, at(RECENT * 4));
         assert_eq!(turns.length(at(RECENT * 4)), Length::SHORT);
+        little.called(&turns, true, at(RECENT * 6));
+        assert_eq!(turns.length(at(RECENT * 6)), Length::WHOLE, "one of many who flood together may get little done");
         let mut floods = Effort::new(at(RECENT * 6));
         floods.moved(4 * LITTLE);
-        floods.called(&turns, at(RECENT * 10));
+        floods.called(&turns, false, at(RECENT * 10));
         assert_eq!(turns.length(at(RECENT * 10)), Length::WHOLE, "it did as much all the time");
     }
 
@@ -228,7 +230,7 @@ mod tests {
         // So many of a client are let in, behind a turn in which somebody has asked for little or not.
         let let_in = |asks: bool| {
             if asks {
-                Effort::new(Instant::now()).called(&shared.turns, Instant::now());
+                Effort::new(Instant::now()).called(&shared.turns, false, Instant::now());
             }
             let look = || Command::Stats(NamespaceName::default());
             broker.call(look()).wait().unwrap();

@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::answer::Answer;
-use super::line::{Fullness, Line, SHORT, Standing};
+use super::line::{Fullness, Line, Standing};
 use super::open::{LANES_MAX, Open};
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +18,15 @@ pub struct Lane {
     /// The weight ([`super::State::weight`]) at which the lane is full: what a turn of the worker should take at most. A
     /// request is accepted as long as the lane is below it, so that no request is too heavy for ever.
     pub capacity: usize,
+    /// The same for a turn that is to be short ([`super::State::is_in_haste`]).
+    pub short: usize,
+}
+
+impl Lane {
+    /// Of this capacity in all turns.
+    pub const fn new(capacity: usize) -> Lane {
+        Lane { capacity, short: capacity }
+    }
 }
 
 pub(super) type Asked<Q, A> = (Q, Answer<A>);
@@ -41,8 +50,8 @@ pub(super) struct Inner<Q, A> {
 pub(super) struct LaneState<Q, A> {
     waiting: Vec<Asked<Q, A>>,
     weight: usize,
-    /// What comes in for a turn that is not short.
-    whole: usize,
+    lane: Lane,
+    /// Whether the next turn is to be short.
     short: bool,
     /// Places reserved and not used yet; each weighs one.
     places: usize,
@@ -71,8 +80,9 @@ pub(super) enum Phase {
 impl<Q, A> Lanes<Q, A> {
     pub(super) fn new(lanes: &[Lane], weight: fn(&Q) -> usize) -> Lanes<Q, A> {
         assert!((1..=LANES_MAX).contains(&lanes.len()), "a queue has from one lane to as many as may be told apart");
-        assert!(lanes.iter().all(|lane| lane.capacity > 0), "a lane of no capacity is always full");
-        let lanes = lanes.iter().map(|lane| LaneState::new(lane.capacity)).collect();
+        assert!(lanes.iter().all(|lane| lane.short > 0), "a lane of no capacity is always full");
+        assert!(lanes.iter().all(|lane| lane.short <= lane.capacity), "a short turn is no longer than another one");
+        let lanes = lanes.iter().map(|lane| LaneState::new(*lane)).collect();
         let inner = Inner { lanes, phase: Phase::Running, open: Open::ALL, asleep: false, last_number: 0 };
         Lanes { inner: Mutex::new(inner), work: Condvar::new(), weight }
     }
@@ -221,13 +231,14 @@ impl<Q, A> Inner<Q, A> {
 }
 
 impl<Q, A> LaneState<Q, A> {
-    fn new(whole: usize) -> LaneState<Q, A> {
-        LaneState { waiting: Vec::new(), weight: 0, whole, short: false, places: 0, turn: 1, line: Line::default() }
+    fn new(lane: Lane) -> LaneState<Q, A> {
+        LaneState { waiting: Vec::new(), weight: 0, lane, short: false, places: 0, turn: 1, line: Line::default() }
     }
 
     /// Whether there is no place to reserve.
     pub(super) fn is_full(&self) -> bool {
-        !self.fullness().admits(&Standing::default(), 1)
+        // A short turn breaks no promise of room.
+        !Fullness { capacity: self.lane.capacity, ..self.fullness() }.admits(&Standing::default(), 1)
     }
 
     pub(super) fn turn(&self) -> u64 {
@@ -236,14 +247,13 @@ impl<Q, A> LaneState<Q, A> {
 
     fn fullness(&self) -> Fullness<'_> {
         let LaneState { weight, places, turn, line, .. } = self;
-        Fullness { line, turn: *turn, taken: weight + places, capacity: self.capacity() }
+        let (capacity, whole) = (self.capacity(), self.lane.capacity);
+        Fullness { line, turn: *turn, taken: weight + places, capacity, whole }
     }
 
     /// What comes in for the next turn at most.
     fn capacity(&self) -> usize {
-        let LaneState { whole, short, places, .. } = *self;
-        // What is promised a place is not less for that.
-        if short { places + whole.saturating_sub(places).div_ceil(SHORT) } else { whole }
+        if self.short { self.lane.short } else { self.lane.capacity }
     }
 
     pub(super) fn weight(&self) -> usize {

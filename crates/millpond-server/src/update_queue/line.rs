@@ -7,8 +7,8 @@
 //! * Who finds no room stands in line. Room goes to those in front, and no newcomer passes them.
 //! * While somebody stands in line, a source puts in no more than a [`PART`] of the lane in a turn, and then goes to the end.
 //! * A source that puts in little in a turn ([`LIGHT`]) waits for nobody: there is as much room again for such. So whoever
-//!   asks for little finds one turn of others in front of it, whatever they would like. Turns may be short ([`SHORT`]) while
-//!   somebody does.
+//!   asks for little finds one turn of others in front of it, whatever they would like. Where turns are
+//!   short, a single request is little that would be so in another one.
 //!
 //! Invariant: whoever stands in line before an open lane is called when it is that one's turn, or when the lane is empty.
 
@@ -20,10 +20,6 @@ use std::task::Waker;
 const PART: usize = 8;
 /// Of a lane, one part in so many in a turn is little: some dozens of small requests.
 const LIGHT: usize = 32;
-
-/// Of a lane, one part in so many is let in for a short turn. A batch of requests saves the less the fewer they are: floods of
-/// single small messages take a third more of the processor for each.
-pub(super) const SHORT: usize = 8;
 
 /// Those who stand in line before a lane, under numbers that grow: what each wants to put in, and whom to wake.
 #[derive(Default)]
@@ -44,14 +40,17 @@ pub(super) struct Fullness<'a> {
     pub(super) line: &'a Line,
     pub(super) turn: u64,
     pub(super) taken: usize,
+    /// What is let in for the next turn, and what would be for one that is not short.
     pub(super) capacity: usize,
+    pub(super) whole: usize,
 }
 
 impl Fullness<'_> {
     /// Whether a source may put in a request of some weight. Where it may at all, no weight is too much.
     pub(super) fn admits(&self, standing: &Standing, weight: usize) -> bool {
         let put = standing.put_in(self.turn);
-        if put + weight <= self.capacity / LIGHT && self.taken < 2 * self.capacity {
+        let little = if put == 0 { self.whole } else { self.capacity } / LIGHT;
+        if put + weight <= little && self.taken < 2 * self.capacity {
             return true;
         }
         let has_had_its_part = !self.line.is_empty() && put > 0 && put >= self.capacity / PART;

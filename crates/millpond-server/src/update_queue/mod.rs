@@ -41,7 +41,7 @@
 //!     }
 //! }
 //!
-//! let queue = UpdateQueue::start("account", &[Lane { capacity: 1000 }], Account(0)).unwrap();
+//! let queue = UpdateQueue::start("account", &[Lane::new(1000)], Account(0)).unwrap();
 //! let submitter = queue.submitter();
 //! let balance = submitter.submit(0, 5).unwrap();
 //! let later = submitter.submit(0, 7).unwrap();

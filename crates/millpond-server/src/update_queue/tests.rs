@@ -47,7 +47,7 @@ impl State for Recorder {
     }
 }
 
-const LANES: [Lane; 2] = [Lane { capacity: 4 }, Lane { capacity: 4 }];
+const LANES: [Lane; 2] = [Lane::new(4), Lane::new(4)];
 
 #[test]
 fn many_threads_are_answered_in_their_own_order() {
@@ -222,7 +222,7 @@ fn a_closed_lane_waits() {
 
 #[test]
 fn a_lane_behind_a_closed_one_goes_on() {
-    let lanes = [Lane { capacity: 1 }; 3];
+    let lanes = [Lane::new(1); 3];
     let queue = UpdateQueue::start("test", &lanes, Door(false, Vec::new())).unwrap();
     let submitter = queue.submitter();
     let behind = submitter.submit(1, 5).unwrap();

@@ -52,7 +52,7 @@ impl FetchThreads {
 
 impl Fetcher {
     /// A batch is one request, and there are never more than these.
-    pub(crate) const LANES: [Lane; 1] = [Lane { capacity: IN_FLIGHT }];
+    pub(crate) const LANES: [Lane; 1] = [Lane::new(IN_FLIGHT)];
 
     pub(crate) fn new(store: &LayeredStore) -> Fetcher {
         Fetcher(store.clone())

@@ -23,6 +23,11 @@ pub trait Host: Send + 'static {
         OWN_HAND_MAX
     }
 
+    /// Whether the next turn is to be short, where somebody who asks for little waits for it or not.
+    fn is_in_haste(&mut self, is_somebody_waiting: bool) -> bool {
+        is_somebody_waiting
+    }
+
     /// A turn begins at these times, which the core is told.
     fn begins(&mut self, core: &mut Core, now: Now) {
         core.set_time(now);

@@ -73,7 +73,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// One batch is on its way at a time, and its committer with it.
-    pub(crate) const LANES: [Lane; 1] = [Lane { capacity: 1 }];
+    pub(crate) const LANES: [Lane; 1] = [Lane::new(1)];
 
     pub(crate) fn new(common: &Common) -> Journal {
         Journal { registry: common.registry.clone(), metrics: common.metrics.clone() }

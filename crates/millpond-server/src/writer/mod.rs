@@ -207,7 +207,7 @@ impl<H: Host> Writer<H> {
         self.hold_back();
         self.note_checkpoint(now);
         self.common.metrics.note_core(&self.core);
-        self.in_haste = self.common.turns.is_somebody_waiting(now);
+        self.in_haste = self.host.is_in_haste(self.common.turns.is_somebody_waiting(now));
         self.common.metrics.turn_seconds.observe(self.host.now().saturating_duration_since(now).as_secs_f64());
         Ok(self.sleep(now))
     }

@@ -49,16 +49,20 @@ pub(crate) fn shut(open: Open, lane: usize) -> Open {
 /// there is room.
 const RETURNING_MAX: usize = IN_FLIGHT + 2;
 
+/// Of a lane, one part in so many is let in for a short turn. A batch of requests saves the less the fewer they are.
+const SHORT: usize = 8;
+
 /// The lanes. Each request weighs the bytes that it holds, but for those of the first, which are counted where they began.
 /// Each connection has a place for its last word among what finishes.
 pub(crate) fn lanes(shares: &Shares) -> [Lane; LANES] {
+    let lane = |capacity, places| Lane { capacity: capacity + places, short: capacity / SHORT + places };
     [
-        Lane { capacity: RETURNING_MAX * REQUEST_WEIGHT },
-        Lane { capacity: FINISHING_TURN + shares.connections },
-        Lane { capacity: LOOKING_TURN },
-        Lane { capacity: BURYING_TURN },
-        Lane { capacity: FORWARDING_TURN },
-        Lane { capacity: PUBLISHING_TURN },
+        Lane::new(RETURNING_MAX * REQUEST_WEIGHT),
+        lane(FINISHING_TURN, shares.connections),
+        lane(LOOKING_TURN, 0),
+        lane(BURYING_TURN, 0),
+        lane(FORWARDING_TURN, 0),
+        lane(PUBLISHING_TURN, 0),
     ]
 }
 
@@ -394,13 +398,17 @@ fn filtered(filter: &Filter) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bytes::Bytes;
     use millpond_core::command::{Forward, Level, Publish, TopicRef};
     use millpond_types::limits::BINDING_HEADERS_MAX;
     use millpond_types::{NamespaceName, Overrides, Pattern, Policy, Receipt};
 
     use super::*;
+    use crate::memory::MEMORY_MIN;
     use crate::session::room::SMALL;
+    use crate::update_queue::{Batch, Next, State, Worker};
 
     #[test]
     fn all_that_a_request_holds_is_weighed() {
@@ -472,6 +480,43 @@ mod tests {
         let many = weights(1000);
         assert!(many.iter().all(|weight| *weight < FINISHING_TURN / 8), "a turn takes some of those: {many:?}");
         assert_eq!(weights(u32::MAX), most, "what is refused has no weight without end");
+    }
+
+    /// What is on its way was sent because there is room for it, and the writer ends where there is none.
+    #[test]
+    fn what_comes_back_finds_room_in_a_short_turn() {
+        struct Hasty;
+        impl State for Hasty {
+            type Request = Request;
+            type Answer = ();
+
+            fn weight(request: &Request) -> usize {
+                request.weight()
+            }
+
+            fn is_in_haste(&self) -> bool {
+                true
+            }
+
+            fn update(&mut self, _batch: &mut Batch<Request, ()>) -> Next {
+                Next::Sleep(None)
+            }
+        }
+        let shares = Shares::of(MEMORY_MIN);
+        let mut worker = Worker::new(&lanes(&shares), Hasty);
+        worker.turn(Some(Duration::ZERO));
+        let submitter = worker.submitter();
+        for _ in 0..RETURNING_MAX {
+            let back = Request::Goodbye { withdrawn: Vec::new(), lost: Vec::new() };
+            submitter.place(RETURNING).expect("it is promised").put(back);
+        }
+        // So it is with the last words of all connections that there may be, whatever they have asked.
+        let asked = || Request::Command(Ticket(1), Command::Stats(NamespaceName::default()), 0);
+        while submitter.try_submit(FINISHING, asked()).is_ok() {}
+        worker.turn(Some(Duration::ZERO));
+        let words: Vec<_> = (0..shares.connections).map(|_| submitter.place(FINISHING)).collect();
+        assert!(words.iter().all(Result::is_ok));
+        assert!(submitter.try_submit(FINISHING, asked()).is_ok(), "and others are let in beside them");
     }
 
     /// They hold next to nothing, and each takes a turn as long as some small ones do: with a thousand of them in it, everybody

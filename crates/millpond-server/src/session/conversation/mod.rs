@@ -41,6 +41,9 @@ use sending::Sending;
 /// the dead ones behind a gone network do not pile up.
 pub(crate) const IDLE: Duration = Duration::from_secs(60);
 
+/// Requests that may be open where little is asked for.
+const LITTLE_OPEN: usize = 8;
+
 /// One connection's state.
 pub(crate) struct Conversation {
     number: u64,
@@ -152,6 +155,12 @@ impl Conversation {
     /// The connection's number.
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Whether it has more requests without an answer than a few that ask one after the other, or has some that found no room.
+    /// Receives wait for messages, and for nobody's turn.
+    pub(crate) fn waits_for_much(&self) -> bool {
+        self.open.beside_receives() > LITTLE_OPEN || self.lanes.iter().any(|lane| !lane.is_empty())
     }
 
     /// Whether the connection was asked to end, and all that it was asked is answered. Receives that wait are not

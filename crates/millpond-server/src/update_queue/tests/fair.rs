@@ -12,9 +12,8 @@ type Ask = (usize, usize);
 const CAPACITY: usize = 512;
 /// More than is little, of which a part of the lane holds two.
 const MUCH: usize = 32;
-/// What is little: the whole of it, and in a short turn.
+/// All that is little.
 const LITTLE: usize = 16;
-const LITTLE_IN_HASTE: usize = 2;
 /// So many short turns take what another one does.
 const SHORT: usize = 8;
 
@@ -48,7 +47,8 @@ impl Wake for Call {
 impl Rig {
     /// Clients that have so many requests each.
     fn new(clients: usize, requests: usize, weight: usize) -> Rig {
-        let lanes = Arc::new(Lanes::new(&[Lane { capacity: CAPACITY }], |(_, weight): &Ask| *weight));
+        let lanes =
+            Arc::new(Lanes::new(&[Lane { capacity: CAPACITY, short: CAPACITY / SHORT }], |(_, weight): &Ask| *weight));
         let called: Called = Arc::default();
         let client = |name| Client {
             source: Submitter::new(lanes.clone()).source(),
@@ -140,26 +140,62 @@ fn one_alone_has_all_the_room() {
 
 #[test]
 fn those_who_ask_for_little_have_as_much_room_again() {
-    for (short, capacity, little) in [(false, CAPACITY, LITTLE), (true, CAPACITY / SHORT, LITTLE_IN_HASTE)] {
-        let mut rig = Rig { short, ..Rig::new(8 + 3 * capacity / little, 1, little) };
+    for (short, capacity) in [(false, CAPACITY), (true, CAPACITY / SHORT)] {
+        let many = capacity / LITTLE;
+        let mut rig = Rig { short, ..Rig::new(3 * many + many / 2, 1, LITTLE) };
         assert_eq!(rig.turn(), []);
         rig.all_come();
-        assert_eq!(rig.turn().len(), 2 * capacity / little);
+        assert_eq!(rig.turn().len(), 2 * many);
         rig.called_come();
-        assert_eq!(rig.turn().len(), capacity / little, "as many were called");
+        assert_eq!(rig.turn().len(), many, "as many were called");
         rig.called_come();
-        assert_eq!(rig.turn().len(), 8);
+        assert_eq!(rig.turn().len(), many / 2);
     }
 }
 
 #[test]
 fn one_that_weighs_more_than_a_lane_takes_no_room_from_those_who_ask_for_little() {
-    for (short, many) in [(false, CAPACITY / LITTLE), (true, CAPACITY / SHORT / LITTLE_IN_HASTE)] {
-        let mut rig = Rig { short, ..Rig::new(1 + many, 1, LITTLE_IN_HASTE) };
+    for (short, many) in [(false, CAPACITY / LITTLE), (true, CAPACITY / SHORT / LITTLE)] {
+        let mut rig = Rig { short, ..Rig::new(1 + many, 1, LITTLE) };
         assert_eq!(rig.turn(), []);
         rig.clients[0].requests = [(0, 10 * CAPACITY)].into();
         rig.all_come();
         assert_eq!(rig.turn().len(), 1 + many);
+    }
+}
+
+#[test]
+fn a_short_turn_takes_at_once_a_single_request_that_is_little_and_no_more() {
+    const QUIET: usize = 20;
+    let mut rig = Rig { short: true, ..Rig::new(QUIET + 1, 1_000, MUCH) };
+    rig.clients[QUIET].requests.clear();
+    assert_eq!(rig.turn(), []);
+    rig.all_come();
+    for _ in 0..50 {
+        rig.clients[QUIET].requests.push_back((QUIET, LITTLE));
+        assert!(rig.come(QUIET), "it need not stand in line");
+        rig.clients[QUIET].requests.push_back((QUIET, LITTLE));
+        assert!(!rig.come(QUIET), "it was let in as one who asks for little");
+        let served = rig.turn();
+        assert_eq!(served.iter().filter(|name| **name == QUIET).count(), 1);
+        assert_eq!(served.len() - 1, CAPACITY / SHORT / MUCH);
+        // Its other one has its turn in line.
+        while !rig.clients[QUIET].requests.is_empty() {
+            rig.called_come();
+            rig.turn();
+        }
+        rig.called_come();
+    }
+}
+
+#[test]
+fn a_short_turn_breaks_no_promise_of_room() {
+    const PLACES: usize = 6;
+    let lanes = Arc::new(Lanes::new(&[Lane { capacity: 2 * PLACES, short: 1 }], |(_, weight): &Ask| *weight));
+    let submitter = Submitter::<Ask, ()>::new(lanes.clone());
+    lanes.take(&mut [Vec::new()], (Open::ALL, true), Some(Duration::ZERO));
+    for place in 0..PLACES {
+        submitter.place(0).expect("there is room for all").put((place, 2));
     }
 }
 
