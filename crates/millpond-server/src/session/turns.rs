@@ -41,8 +41,11 @@ const SHORT: Duration = Duration::from_millis(5);
 /// Bytes, and frames as bytes, below which a connection asks for little in [`RECENT`]: half of what is a flood. A client that
 /// waits for each answer before it asks again does less, however fast both are.
 const LITTLE: usize = 64 * 1024;
-/// So long after somebody asked for little, somebody is taken to do so again.
+/// What is counted together.
 const RECENT: Duration = Duration::from_millis(5);
+/// So long after somebody asked for little, somebody is taken to wait for turns: longer than what was asked for takes, or turns
+/// would be long while it is waited for.
+const WAITS: Duration = Duration::from_millis(20);
 
 /// Threads that serve connections: half the cores, for the writer, the journal and the clients' work want theirs.
 pub(crate) fn threads() -> usize {
@@ -75,12 +78,12 @@ impl Turns {
     /// Whether somebody who asks for little does so now, and waits for each turn of others.
     pub(crate) fn is_somebody_waiting(&self, now: Instant) -> bool {
         let called = Duration::from_micros(self.called.load(Ordering::Relaxed));
-        self.since_begin(now).saturating_sub(called) < RECENT
+        self.since_begin(now).saturating_sub(called) < WAITS
     }
 
-    /// Counted from [`RECENT`] on: at the beginning nobody has called.
+    /// Counted from [`WAITS`] on: at the beginning nobody has called.
     fn since_begin(&self, now: Instant) -> Duration {
-        RECENT + now.saturating_duration_since(self.begun)
+        WAITS + now.saturating_duration_since(self.begun)
     }
 
     /// Waits for a turn.
@@ -208,18 +211,19 @@ mod tests {
         assert_eq!(turns.length(at(RECENT)), Length::WHOLE, "who asks for much is not meant");
         little.moved(LITTLE - 1);
         little.called(&turns, false, at(RECENT));
-        assert_eq!(turns.length(at(RECENT * 3 / 2)), Length::SHORT);
-        assert_eq!(turns.length(at(RECENT * 2)), Length::WHOLE);
+        let over = RECENT + WAITS;
+        assert_eq!(turns.length(at(over - RECENT / 5)), Length::SHORT);
         much.called(&turns, false, at(RECENT * 2));
-        assert_eq!(turns.length(at(RECENT * 2)), Length::WHOLE, "what it did is not long ago");
-        much.called(&turns, false, at(RECENT * 4));
-        assert_eq!(turns.length(at(RECENT * 4)), Length::SHORT);
-        little.called(&turns, true, at(RECENT * 6));
-        assert_eq!(turns.length(at(RECENT * 6)), Length::WHOLE, "one of many who flood together may get little done");
-        let mut floods = Effort::new(at(RECENT * 6));
+        assert_eq!(turns.length(at(over)), Length::WHOLE, "what it did is not long ago");
+        much.called(&turns, false, at(over));
+        assert_eq!(turns.length(at(over)), Length::SHORT);
+        let over = over + WAITS;
+        little.called(&turns, true, at(over));
+        assert_eq!(turns.length(at(over)), Length::WHOLE, "one of many who flood together may get little done");
+        let mut floods = Effort::new(at(over));
         floods.moved(4 * LITTLE);
-        floods.called(&turns, false, at(RECENT * 10));
-        assert_eq!(turns.length(at(RECENT * 10)), Length::WHOLE, "it did as much all the time");
+        floods.called(&turns, false, at(over + 4 * RECENT));
+        assert_eq!(turns.length(at(over + 4 * RECENT)), Length::WHOLE, "it did as much all the time");
     }
 
     #[test]
