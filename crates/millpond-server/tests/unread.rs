@@ -1,10 +1,9 @@
-//! What was delivered at most once has ended, and is there for whoever it was delivered to. And a client that has said all
-//! that it will ever say is noticed.
+//! What was delivered at most once has ended, and is there for whoever it was delivered to.
 
 mod by_hand;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use by_hand::{Clock, publish, run};
 use bytes::BytesMut;
@@ -14,7 +13,7 @@ use millpond_server::manual::{Edge, ManualBroker, Rooms};
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
 use millpond_types::block;
-use millpond_types::{Code, Filter, GroupName, Millis, NamespaceName};
+use millpond_types::{Filter, GroupName, Millis, NamespaceName};
 
 const SEGMENT: u64 = 64 << 10;
 const BODY: usize = 8 << 10;
@@ -123,25 +122,4 @@ fn what_was_delivered_at_most_once_is_there_for_who_reads_at_once() {
     house.settle();
     house.broker.take_told().into_iter().for_each(|output| house.broker.tell(output));
     assert_eq!(bodies(&mut edge, &mut house), (0..MESSAGES as u8).collect::<Vec<_>>());
-}
-
-/// Life 1400788 of the simulation: the last frame of a client was the last that its connection took in at a time.
-#[test]
-fn a_client_that_has_gone_is_noticed_however_many_frames_it_left() {
-    let mut house = House::filled();
-    for pings in 1..=1024 {
-        let now = Instant::now();
-        let mut edge = house.broker.connect(now);
-        let mut asked = Vec::new();
-        encode_request(&Request::Hello { version: VERSION, client: String::new() }, 0, &mut asked);
-        (1..=pings).for_each(|ping| encode_request(&Request::Ping, ping, &mut asked));
-        edge.hear(&asked, now).unwrap();
-        // Its answers are taken, and with that the last of its frames.
-        while !edge.say(usize::MAX, now).unwrap().is_empty() {
-            edge.hear(&[], now).unwrap();
-        }
-        let closed = edge.hear(&[], now + Duration::from_secs(61)).err();
-        let code = closed.map(|closed| closed.code);
-        assert_eq!(code, Some(Code::UnexpectedFrame), "{pings} frames, and nobody notices that no more come");
-    }
 }

@@ -36,6 +36,29 @@ fn nothing_is_read_while_whole_frames_are_left() {
 }
 
 #[test]
+fn who_waits_for_many_answers_asks_for_more_than_little() {
+    let directory = tempfile::tempdir().unwrap();
+    let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
+    let now = Instant::now();
+    let mut connection = connect(&broker, now);
+    let mut hears = |request: &Asked| {
+        let mut bytes = Vec::new();
+        encode_request(request, 5, &mut bytes);
+        let whole = bytes.len();
+        connection.hear((&mut BytesMut::from(&bytes[..]), whole), 2, now).unwrap();
+        connection.submit().unwrap();
+        connection.waits_for_much()
+    };
+    assert!(!hears(&Asked::Hello { version: VERSION, client: String::new() }));
+    // Nothing is told before the connection is asked for it.
+    let stats = Asked::Stats { namespace: Default::default() };
+    let waits: Vec<bool> = (0..10).map(|_| hears(&stats)).collect();
+    assert_eq!(waits.iter().filter(|waits| !**waits).count(), 8, "{waits:?}");
+    drop(connection);
+    broker.shutdown().unwrap();
+}
+
+#[test]
 fn who_does_not_read_what_is_answered_at_once_is_not_read_on() {
     let directory = tempfile::tempdir().unwrap();
     let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();

@@ -95,3 +95,14 @@ fn what_the_broker_does_not_read_is_no_silence() {
     rig.lasts(209 * second, Code::SessionUnknown);
     rig.end();
 }
+
+/// Life 1400788 of the simulation: the last frame of a client was the last that its connection took in at a time.
+#[test]
+fn a_client_that_has_gone_is_noticed_however_many_frames_it_left() {
+    let mut rig = Rig::new();
+    rig.hears(MOMENT, hello());
+    let is_read = rig.connection.may_read();
+    assert!(is_read, "nothing is left of what came");
+    assert_eq!(rig.looks(Duration::from_secs(61), is_read), Some(Code::UnexpectedFrame));
+    rig.end();
+}
