@@ -1,10 +1,11 @@
 //! What others finish before a start has come to it is saved for the group that starts, and stays in memory until then: no more
 //! of it than there is room for.
 
-use millpond_core::command::{Command, Finish, FinishVerb, Forward, ReceiptRun};
+use millpond_core::command::{Command, Finish, FinishVerb, Forward, ReceiptRun, TopicRef, Which};
 use millpond_core::output::LeasedRun;
 use millpond_core::page::Page;
 use millpond_core::store::{Key, Shelf};
+use millpond_types::{MessageId, Millis, NamespaceName, Sequence, TopicName};
 
 use crate::bare::Bare;
 use crate::checkpoint;
@@ -162,4 +163,39 @@ fn a_start_of_the_broker_finds_what_the_start_of_a_group_has_still_to_come_to() 
     let given: Vec<_> = turn(&mut bare).iter().map(|run| (run.first.0, run.count)).collect();
     assert_eq!(bare.core.cold_count(), 0, "no topic is there twice");
     assert_eq!(given, [(FIRST, 1), (FIRST + 1, 1), (FIRST + 2, 1)], "in order, each once");
+}
+
+/// More than a level may keep at rest stays in memory where it is saved, and nobody goes over it again and again until the start
+/// has come to it.
+#[test]
+fn what_is_saved_and_rests_asks_for_no_turns() {
+    const MESSAGES: u32 = 600;
+    let mut bare: Bare = Bare::new();
+    tell(&mut bare, "publish a x*20000 + a y*20000 + a z*20000");
+    tell(&mut bare, "pause a");
+    bare.core.set_leases_room(0);
+    bare.core.set_room(0);
+    while bare.core.make_room() {}
+    bare.core.set_room(usize::MAX);
+    (0..MESSAGES).for_each(|at| tell(&mut bare, &format!("publish work m{at}")));
+    bare.submit(said("group audit start=earliest"));
+    // The start waits for the first topic from here on.
+    bare.turn();
+    let mut ids = Vec::new();
+    while ids.len() < MESSAGES as usize {
+        bare.submit(receive(IN_A_TURN));
+        let leased = bare.turn();
+        for run in &leased {
+            let (topic, priority) = (run.receipt.topic, run.priority);
+            ids.extend((0..run.count).map(|at| MessageId { topic, priority, sequence: Sequence(run.first.0 + u64::from(at)) }));
+        }
+        let receipts = leased.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
+        bare.submit(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false, namespace: None }));
+    }
+    let topic = TopicRef { namespace: NamespaceName::default(), name: TopicName::new("work".into()).unwrap() };
+    for id in ids {
+        bare.submit(Command::Reschedule { topic: topic.clone(), which: Which::Id(id), delay: Millis::minutes(60) });
+    }
+    (0..3).for_each(|_| drop(bare.turn()));
+    assert!(bare.core.has_jobs() && bare.core.next_wake() > Some(Millis::ZERO), "it waits for what is read");
 }

@@ -33,10 +33,11 @@ impl State {
         wants
     }
 
-    /// Whether more of a topic rests in memory than should: pieces have come back to be cut anew.
+    /// Whether more of a topic rests in memory than should: pieces have come back to be cut anew. Where a start has still to come
+    /// to it, what is saved for that may be as much, and stays.
     pub(crate) fn rest_too_many(&self, slot: TopicSlot) -> bool {
         let topic = &self.topics[slot];
-        topic.levels.iter().any(|level| level.rests > u32::from(topic.bounds.resting))
+        !topic.is_held && topic.levels.iter().any(|level| level.rests > u32::from(topic.bounds.resting))
     }
 
     /// Where few messages rest, none of them is in a piece.
