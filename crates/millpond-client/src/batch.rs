@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_protocol::PublishRun;
-use millpond_types::limits::{FRAME_MAX, PUBLISH_BYTES_MAX, PUBLISH_MESSAGES_MAX};
+use millpond_types::limits::{
+    FRAME_MAX, GROUPS_MAX, PUBLISH_BYTES_MAX, PUBLISH_LOOKUPS_MAX, PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX,
+};
 use millpond_types::{Millis, Priority, TopicName, block};
 
 use crate::error::{Error, Result};
@@ -14,6 +16,8 @@ use crate::message::Message;
 const RUN_ENVELOPE: usize = 64;
 /// What all envelopes of one publish may take: what a frame has beyond the blocks, less room for the frame's own fields.
 const ENVELOPES_MAX: usize = FRAME_MAX - PUBLISH_BYTES_MAX - 4096;
+/// Runs of one publish: as many as it may have in a namespace with as many groups as one may have.
+const RUNS_MAX: usize = PUBLISH_PLACES_MAX / GROUPS_MAX;
 
 /// Messages in the byte form that they are sent in. Cheap to clone, so it can be published many times.
 ///
@@ -21,7 +25,7 @@ const ENVELOPES_MAX: usize = FRAME_MAX - PUBLISH_BYTES_MAX - 4096;
 /// broker little more than one message: put messages of one topic next to each other.
 ///
 /// A batch is published by one request, and all of its messages at once, unless it is over the limits of one (4 MiB,
-/// 65,536 messages): then it is published in parts, in order.
+/// 65,536 messages, 1,024 runs, 10,000 runs and dedup ids): then it is published in parts, in order.
 #[derive(Clone, Debug)]
 pub struct Batch {
     parts: Arc<[Part]>,
@@ -81,8 +85,9 @@ pub struct BatchBuilder {
     /// The closed runs of the part that is being filled.
     runs: Vec<PublishRun>,
     open: Option<OpenRun>,
-    /// Of the part that is being filled: messages, bytes of blocks, bytes of envelopes.
+    /// Of the part that is being filled: messages, dedup ids, bytes of blocks, bytes of envelopes.
     messages: usize,
+    ids: usize,
     bytes: usize,
     envelopes: usize,
 }
@@ -117,8 +122,15 @@ impl BatchBuilder {
             )));
         }
         let envelope = RUN_ENVELOPE + message.to.as_bytes().len();
-        let full = self.messages == PUBLISH_MESSAGES_MAX || self.bytes + size > PUBLISH_BYTES_MAX;
-        if full || self.envelopes + envelope > ENVELOPES_MAX {
+        let id = usize::from(!message.dedup_id.is_empty());
+        let run = usize::from(!self.open.as_ref().is_some_and(|open| open.takes(message)));
+        let runs = self.runs.len() + usize::from(self.open.is_some()) + run;
+        let is_over = self.messages == PUBLISH_MESSAGES_MAX
+            || self.bytes + size > PUBLISH_BYTES_MAX
+            || self.envelopes + run * envelope > ENVELOPES_MAX
+            || runs > RUNS_MAX
+            || runs + self.ids + id > PUBLISH_LOOKUPS_MAX;
+        if is_over {
             self.close_part();
         }
         if !self.open.as_ref().is_some_and(|open| open.takes(message)) {
@@ -141,6 +153,7 @@ impl BatchBuilder {
         };
         pushed.map_err(|large| Error::Invalid(format!("a message for {} is refused: {large}", message.to)))?;
         self.messages += 1;
+        self.ids += id;
         self.bytes += size;
         Ok(())
     }
@@ -158,7 +171,7 @@ impl BatchBuilder {
             let runs = std::mem::take(&mut self.runs);
             self.parts.push(Part { runs, messages: self.messages as u32 });
         }
-        (self.messages, self.bytes, self.envelopes) = (0, 0, 0);
+        (self.messages, self.ids, self.bytes, self.envelopes) = (0, 0, 0, 0);
     }
 
     fn close_run(&mut self) {
@@ -215,6 +228,15 @@ mod tests {
             builder.push(&message("a", "")).unwrap();
         }
         assert_eq!(builder.build().parts().len(), 2);
+
+        let lengths = |messages: Vec<Message>| {
+            let batch = Batch::try_from(messages).unwrap();
+            batch.parts().iter().map(|part| part.messages as usize).collect::<Vec<_>>()
+        };
+        let in_turns = (0..=2 * RUNS_MAX).map(|at| message(["a", "b"][at % 2], "")).collect();
+        assert_eq!(lengths(in_turns), [RUNS_MAX, RUNS_MAX, 1]);
+        let with_ids = vec![message("a", "").dedup_id("id"); PUBLISH_LOOKUPS_MAX];
+        assert_eq!(lengths(with_ids), [PUBLISH_LOOKUPS_MAX - 1, 1]);
 
         // Many long topics: their names alone are more than a frame holds.
         let mut builder = Batch::builder();

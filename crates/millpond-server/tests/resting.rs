@@ -31,9 +31,9 @@ fn a_broker_at_rest_writes_a_checkpoint_when_many_dedup_ids_are_over() {
     let (mut broker, _) =
         ManualBroker::start(opened, Rooms { topics: 64 << 20, layers: 2 << 20, ..Rooms::least() }, clock.clone())
             .unwrap();
-    for batch in 0..10 {
+    for batch in 0..20 {
         let ticket = ManualBroker::<Clock>::ticket(batch);
-        let mut waiting = broker.submit(ticket, publish(batch * 10_000, 10_000));
+        let mut waiting = broker.submit(ticket, publish(batch * 5000, 5000));
         while let Some(command) = waiting {
             broker.write().unwrap();
             broker.commit();

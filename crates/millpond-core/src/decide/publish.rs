@@ -8,7 +8,9 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use millpond_types::limits::{PUBLISH_BYTES_MAX, PUBLISH_DROPS_MAX, PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX};
+use millpond_types::limits::{
+    PUBLISH_BYTES_MAX, PUBLISH_DROPS_MAX, PUBLISH_LOOKUPS_MAX, PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX,
+};
 use millpond_types::{Code, MessageState, PublishOutcome};
 
 use crate::Core;
@@ -52,6 +54,14 @@ impl Core {
         if messages > PUBLISH_MESSAGES_MAX as u64 || bytes > PUBLISH_BYTES_MAX as u64 {
             let detail = format!(
                 "a publish holds at most {PUBLISH_MESSAGES_MAX} messages and {PUBLISH_BYTES_MAX} bytes; this one has {messages} and {bytes}: send it in parts"
+            );
+            return Err((Code::LimitExceeded, detail));
+        }
+        let ids = runs.iter().map(|run| run.dedup.len()).sum::<usize>();
+        if runs.len() + ids > PUBLISH_LOOKUPS_MAX {
+            let detail = format!(
+                "the runs and dedup ids of a publish are together at most {PUBLISH_LOOKUPS_MAX}; this one has {} runs of messages of one topic and equal options, and {ids} dedup ids: put messages of a topic next to each other, or send it in parts",
+                runs.len()
             );
             return Err((Code::LimitExceeded, detail));
         }

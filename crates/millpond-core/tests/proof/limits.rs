@@ -5,7 +5,8 @@ use millpond_core::command::{Command, Finish, FinishVerb, Publish, ReceiptRun};
 use millpond_core::output::{Output, Reply};
 use millpond_types::limits::{
     BINDINGS_MAX, EXCHANGES_MAX, GROUPS_MAX, LEASE_MAX, LEASE_MIN, NAMESPACES_MAX, PAGE_MAX, PUBLISH_BYTES_MAX,
-    PUBLISH_DROPS_MAX, PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX, RECEIPTS_MAX, TOP_MAX, WAIT_MAX_MS,
+    PUBLISH_DROPS_MAX, PUBLISH_LOOKUPS_MAX, PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX, RECEIPTS_MAX, TOP_MAX,
+    WAIT_MAX_MS,
 };
 use millpond_types::{Code, LeaseNumber, MessageState, PublishOutcome, Receipt, TopicNumber};
 
@@ -138,6 +139,22 @@ fn a_publish_holds_so_many_messages_and_so_many_bytes() {
         let is_told = refusal(&told).is_some_and(|(code, why)| code == Code::LimitExceeded && why.contains("in parts"));
         assert!(is_told, "one more is refused");
         let told = answer(&mut shell, Command::Publish(fits));
+        let Reply::Published { outcomes, .. } = told else { panic!("{told:?}") };
+        assert!(outcomes.iter().all(|of| matches!(of.outcome, PublishOutcome::Queued { .. })), "{outcomes:?}");
+    }
+}
+
+/// Others wait until it is decided, and each of these takes it as long as a small publish.
+#[test]
+fn the_runs_and_dedup_ids_of_a_publish_are_bounded() {
+    let topics = |count: usize| (0..count).map(|at| format!("t{at} x")).collect::<Vec<_>>().join(" + ");
+    let ids = |count: usize| format!("t {}", (1..count).map(|at| format!("x#{at}")).collect::<Vec<_>>().join(" "));
+    for text in [&topics as &dyn Fn(usize) -> String, &ids] {
+        let mut shell = Shell::new();
+        let told = say(&mut shell, &format!("publish {}", text(PUBLISH_LOOKUPS_MAX + 1)));
+        let (code, why) = refusal(&told).expect("one more is refused");
+        assert!(code == Code::LimitExceeded && why.contains("in parts"), "{why}");
+        let told = say(&mut shell, &format!("publish {}", text(PUBLISH_LOOKUPS_MAX)));
         let Reply::Published { outcomes, .. } = told else { panic!("{told:?}") };
         assert!(outcomes.iter().all(|of| matches!(of.outcome, PublishOutcome::Queued { .. })), "{outcomes:?}");
     }

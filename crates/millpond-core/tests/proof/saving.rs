@@ -187,7 +187,11 @@ fn what_is_saved_and_rests_asks_for_no_turns() {
         let leased = bare.turn();
         for run in &leased {
             let (topic, priority) = (run.receipt.topic, run.priority);
-            ids.extend((0..run.count).map(|at| MessageId { topic, priority, sequence: Sequence(run.first.0 + u64::from(at)) }));
+            ids.extend((0..run.count).map(|at| MessageId {
+                topic,
+                priority,
+                sequence: Sequence(run.first.0 + u64::from(at)),
+            }));
         }
         let receipts = leased.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect();
         bare.submit(Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: false, namespace: None }));

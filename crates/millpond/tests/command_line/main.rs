@@ -7,6 +7,7 @@ mod broker;
 mod random;
 
 mod benching;
+mod broad;
 mod coalescing;
 mod cuts;
 mod device;

@@ -391,12 +391,9 @@ fn publishes_to_many_topics_in_many_groups_have_a_bound() {
         for told in publishes.join_all().await {
             assert!(told.iter().all(|outcome| matches!(outcome, PublishOutcome::Queued { .. })), "{told:?}");
         }
-        let refused = client.publish_many(&namespace, (0..1100).map(message).collect()).await.unwrap_err();
-        assert!(refused.to_string().contains("and there are 61 groups"), "{refused}");
-        // One topic has as many places where each of its messages is due at a time of its own.
-        let delayed = |at: u64| message(0).delay(Duration::from_secs(3600 + at));
-        let refused = client.publish_many(&namespace, (0..15_000).map(delayed).collect()).await.unwrap_err();
-        assert!(refused.to_string().contains("15000 runs"), "{refused}");
+        // More places than one publish may have come in parts.
+        let told = client.publish_many(&namespace, (0..1100).map(message).collect()).await.unwrap();
+        assert!(told.iter().all(|outcome| matches!(outcome, PublishOutcome::Queued { .. })), "{told:?}");
     });
     let most = broker.status("VmHWM:") * 1024;
     assert!(most < LEAST, "{most} bytes for {PUBLISHES} publishes");

@@ -10,9 +10,9 @@ use crate::broker::{Broker, fresh_directory, serve};
 use crate::memory::{LEAST, runtime};
 
 /// Messages of a publish, nearly as many as one may have.
-const BATCH: u64 = 60_000;
+const BATCH: u64 = 9_000;
 /// What was published: so much that most of what is known of it is on the disk alone.
-const BATCHES: u64 = 6;
+const BATCHES: u64 = 40;
 /// Who repeats at once.
 const CLIENTS: u64 = 12;
 

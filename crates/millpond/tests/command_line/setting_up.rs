@@ -142,7 +142,7 @@ impl Taken {
     }
 }
 
-struct Raw {
+pub struct Raw {
     stream: TcpStream,
     decoder: Decoder,
     input: BytesMut,
@@ -153,7 +153,7 @@ const ASKED: u32 = 1;
 const LAST: u32 = 2;
 
 impl Raw {
-    fn connect(broker: &Broker) -> Raw {
+    pub fn connect(broker: &Broker) -> Raw {
         let stream = TcpStream::connect(&broker.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut raw = Raw { stream, decoder: Decoder::new(Limits::default()), input: BytesMut::new() };
@@ -162,13 +162,13 @@ impl Raw {
         raw
     }
 
-    fn send(&mut self, request: &Request, correlation: u32) {
+    pub fn send(&mut self, request: &Request, correlation: u32) {
         let mut bytes = Vec::new();
         encode_request(request, correlation, &mut bytes);
         self.stream.write_all(&bytes).unwrap();
     }
 
-    fn next(&mut self) -> (u32, Response) {
+    pub fn next(&mut self) -> (u32, Response) {
         loop {
             if let Some(incoming) = self.decoder.next_response(&mut self.input).unwrap() {
                 return (incoming.correlation, incoming.frame);

@@ -3,6 +3,7 @@
 use millpond_protocol::{
     Attach, Finish, FinishVerb, Level, LookWhich, Publish, PublishRun, Receive, Request, TopicRef, encode_request,
 };
+use millpond_types::limits::PUBLISH_LOOKUPS_MAX;
 use millpond_types::{
     Filter, GroupName, LeaseNumber, Millis, NamespaceName, Priority, Receipt, SessionId, TopicName, TopicNumber, block,
 };
@@ -44,6 +45,7 @@ pub fn all(at_length: bool) -> Vec<Kind> {
             encoded(&[publish("flood", 4, &vec![b'y'; MIB as usize])]),
             FAST,
         ),
+        new("flood with publishes to as many topics as one may name", few, Vec::new(), encoded(&[broad()]), FAST),
         new("take all credit and give nothing back", many, encoded(&[begin, attach()]), encoded(&[credit]), SLICE),
         new("wait for more than they may", few, Vec::new(), encoded(&vec![wait(); 1000]), FAST),
         new("guess receipts", few, Vec::new(), encoded(&[guess()]), FAST),
@@ -87,6 +89,15 @@ fn publish(namespace: &str, count: usize, body: &[u8]) -> Request {
     let run = PublishRun { topic: topic("f"), priority: Priority::DEFAULT, delay: Millis::ZERO, ttl: None, block };
     let namespace = NamespaceName::try_from(namespace).unwrap();
     Request::Publish(Publish { namespace, level: Level::None, producer: None, runs: vec![run] })
+}
+
+/// One message to each.
+fn broad() -> Request {
+    let Request::Publish(mut publish) = publish("drizzle", 1, b"z") else { unreachable!("it is one") };
+    let run = publish.runs.remove(0);
+    let name = |at: usize| topic(&format!("broad/{at}"));
+    publish.runs = (0..PUBLISH_LOOKUPS_MAX).map(|at| PublishRun { topic: name(at), ..run.clone() }).collect();
+    Request::Publish(publish)
 }
 
 fn tiny() -> Vec<Request> {
