@@ -149,7 +149,7 @@ pub struct Raw {
 }
 
 /// Correlation numbers: of what is asked, and of what is answered when all before it was looked at.
-const ASKED: u32 = 1;
+pub const ASKED: u32 = 1;
 const LAST: u32 = 2;
 
 impl Raw {
