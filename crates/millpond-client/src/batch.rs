@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_protocol::PublishRun;
 use millpond_types::limits::{
-    FRAME_MAX, GROUPS_MAX, PUBLISH_BYTES_MAX, PUBLISH_LOOKUPS_MAX, PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX,
+    FRAME_MAX, PUBLISH_BYTES_MAX, PUBLISH_DEDUP_IDS_MAX, PUBLISH_MESSAGES_MAX, PUBLISH_RUNS_MAX,
 };
 use millpond_types::{Millis, Priority, TopicName, block};
 
@@ -16,16 +16,13 @@ use crate::message::Message;
 const RUN_ENVELOPE: usize = 64;
 /// What all envelopes of one publish may take: what a frame has beyond the blocks, less room for the frame's own fields.
 const ENVELOPES_MAX: usize = FRAME_MAX - PUBLISH_BYTES_MAX - 4096;
-/// Runs of one publish: as many as it may have in a namespace with as many groups as one may have.
-const RUNS_MAX: usize = PUBLISH_PLACES_MAX / GROUPS_MAX;
-
 /// Messages in the byte form that they are sent in. Cheap to clone, so it can be published many times.
 ///
 /// Consecutive messages of one topic with equal priority, delay and TTL become one run, and a run of a thousand costs the
 /// broker little more than one message: put messages of one topic next to each other.
 ///
 /// A batch is published by one request, and all of its messages at once, unless it is over the limits of one (4 MiB,
-/// 65,536 messages, 1,024 runs, 10,000 runs and dedup ids): then it is published in parts, in order.
+/// 65,536 messages, 1,024 runs, 10,000 dedup ids): then it is published in parts, in order.
 #[derive(Clone, Debug)]
 pub struct Batch {
     parts: Arc<[Part]>,
@@ -128,8 +125,8 @@ impl BatchBuilder {
         let is_over = self.messages == PUBLISH_MESSAGES_MAX
             || self.bytes + size > PUBLISH_BYTES_MAX
             || self.envelopes + run * envelope > ENVELOPES_MAX
-            || runs > RUNS_MAX
-            || runs + self.ids + id > PUBLISH_LOOKUPS_MAX;
+            || runs > PUBLISH_RUNS_MAX
+            || self.ids + id > PUBLISH_DEDUP_IDS_MAX;
         if is_over {
             self.close_part();
         }
@@ -233,10 +230,10 @@ mod tests {
             let batch = Batch::try_from(messages).unwrap();
             batch.parts().iter().map(|part| part.messages as usize).collect::<Vec<_>>()
         };
-        let in_turns = (0..=2 * RUNS_MAX).map(|at| message(["a", "b"][at % 2], "")).collect();
-        assert_eq!(lengths(in_turns), [RUNS_MAX, RUNS_MAX, 1]);
-        let with_ids = vec![message("a", "").dedup_id("id"); PUBLISH_LOOKUPS_MAX];
-        assert_eq!(lengths(with_ids), [PUBLISH_LOOKUPS_MAX - 1, 1]);
+        let in_turns = (0..=2 * PUBLISH_RUNS_MAX).map(|at| message(["a", "b"][at % 2], "")).collect();
+        assert_eq!(lengths(in_turns), [PUBLISH_RUNS_MAX, PUBLISH_RUNS_MAX, 1]);
+        let with_ids = vec![message("a", "").dedup_id("id"); PUBLISH_DEDUP_IDS_MAX + 1];
+        assert_eq!(lengths(with_ids), [PUBLISH_DEDUP_IDS_MAX, 1]);
 
         // Many long topics: their names alone are more than a frame holds.
         let mut builder = Batch::builder();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_protocol::*;
 use millpond_server::{Config, ServeError, Server};
-use millpond_types::limits::{FRAME_MAX, PUBLISH_LOOKUPS_MAX, RECEIVE_MESSAGES_MAX};
+use millpond_types::limits::{FRAME_MAX, PUBLISH_DEDUP_IDS_MAX, RECEIVE_MESSAGES_MAX};
 use millpond_types::{
     Code, DedupWindow, Filter, GroupName, Millis, NamespaceName, Policy, PublishOutcome, Quotas, Receipt, Rules,
     SessionId, block,
@@ -195,8 +195,8 @@ fn the_refusals_of_as_many_messages_as_a_publish_holds_fit_a_frame() {
     assert_eq!(client.ask(set), Response::Done);
     client.publish("t", &["the one that the namespace may hold"]);
     let mut messages = Vec::new();
-    // Every second one has a dedup id, of which a publish has so many beside its run.
-    let count = 2 * (PUBLISH_LOOKUPS_MAX - 1);
+    // Every second one has a dedup id, of which a publish has so many.
+    let count = 2 * PUBLISH_DEDUP_IDS_MAX;
     for number in 0..count {
         let dedup_id = if number % 2 == 0 { &b"d"[..] } else { b"" };
         block::push(&mut messages, dedup_id, &[], b"x").unwrap();

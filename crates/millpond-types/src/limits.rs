@@ -16,9 +16,11 @@ pub const BODY_MAX_DEFAULT: usize = 1024 * 1024;
 pub const PUBLISH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Messages of one publish; outcomes and producer sessions stay small.
 pub const PUBLISH_MESSAGES_MAX: usize = 65_536;
-/// Runs and dedup ids of one publish together. Each is looked up by itself, and each run may make a topic, which takes some
-/// microseconds: all others wait until the publish is decided.
-pub const PUBLISH_LOOKUPS_MAX: usize = 10_000;
+/// Runs of one publish. Each may make a topic in each group, which takes a microsecond or more, and all others wait until the
+/// publish is decided. So many are as many places as it may have with as many groups as there may be.
+pub const PUBLISH_RUNS_MAX: usize = PUBLISH_PLACES_MAX / GROUPS_MAX;
+/// Dedup ids of one publish: each is looked up by itself.
+pub const PUBLISH_DEDUP_IDS_MAX: usize = 10_000;
 /// Runs of one publish times the groups of its namespace. A run is of messages of one topic and equal options that come one after the
 /// other, with none between them that is not stored. Each group has what it holds of one in a place of its own: some 600 bytes
 /// where it makes the topic, and about as many where it is delayed.

@@ -9,7 +9,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::limits::{
-    PUBLISH_BYTES_MAX, PUBLISH_DROPS_MAX, PUBLISH_LOOKUPS_MAX, PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX,
+    PUBLISH_BYTES_MAX, PUBLISH_DEDUP_IDS_MAX, PUBLISH_DROPS_MAX, PUBLISH_MESSAGES_MAX, PUBLISH_PLACES_MAX,
+    PUBLISH_RUNS_MAX,
 };
 use millpond_types::{Code, MessageState, PublishOutcome};
 
@@ -58,9 +59,9 @@ impl Core {
             return Err((Code::LimitExceeded, detail));
         }
         let ids = runs.iter().map(|run| run.dedup.len()).sum::<usize>();
-        if runs.len() + ids > PUBLISH_LOOKUPS_MAX {
+        if runs.len() > PUBLISH_RUNS_MAX || ids > PUBLISH_DEDUP_IDS_MAX {
             let detail = format!(
-                "the runs and dedup ids of a publish are together at most {PUBLISH_LOOKUPS_MAX}; this one has {} runs of messages of one topic and equal options, and {ids} dedup ids: put messages of a topic next to each other, or send it in parts",
+                "a publish holds at most {PUBLISH_RUNS_MAX} runs of messages of one topic and equal options, and {PUBLISH_DEDUP_IDS_MAX} dedup ids; this one has {} and {ids}: put messages of a topic next to each other, or send it in parts",
                 runs.len()
             );
             return Err((Code::LimitExceeded, detail));

@@ -4,6 +4,7 @@
 use millpond_core::Now;
 use millpond_core::command::*;
 use millpond_core::fact::Fact;
+use millpond_types::limits::PUBLISH_RUNS_MAX;
 use millpond_types::{EndReason, Millis, NamespaceName};
 
 use crate::bare::Bare;
@@ -44,8 +45,10 @@ impl Pond {
             ttl: later(ttl, topic),
             ..publish_run(&mut known, &format!("{prefix}/{topic:05}"), 1, None)
         });
-        let (namespace, level, runs) = (NamespaceName::default(), Level::Durable, runs.collect());
-        self.bare.submit(Command::Publish(Publish { namespace, producer: None, level, runs }));
+        for runs in runs.collect::<Vec<_>>().chunks(PUBLISH_RUNS_MAX) {
+            let (namespace, level, runs) = (NamespaceName::default(), Level::Durable, runs.into());
+            self.bare.submit(Command::Publish(Publish { namespace, producer: None, level, runs }));
+        }
         self.rest();
     }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use millpond_core::command::*;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_core::{Now, WATCH_EVERY, invariants};
+use millpond_types::limits::PUBLISH_RUNS_MAX;
 use millpond_types::{Code, Filter, LeaseNumber, Millis, NamespaceName, Receipt, RunTime, SessionId, WallTime};
 use proptest::prelude::*;
 
@@ -53,8 +54,11 @@ impl Pond {
 
     fn publish(&mut self, topics: std::ops::Range<usize>, count: u32) {
         let mut known = Known::default();
-        let runs = topics.map(|at| publish_run(&mut known, &format!("t/{at:05}"), count, None)).collect();
-        self.publish_runs(runs);
+        let topics: Vec<usize> = topics.collect();
+        for topics in topics.chunks(PUBLISH_RUNS_MAX) {
+            let runs = topics.iter().map(|at| publish_run(&mut known, &format!("t/{at:05}"), count, None)).collect();
+            self.publish_runs(runs);
+        }
     }
 
     /// Publishes so many messages to a topic, each with a dedup id.

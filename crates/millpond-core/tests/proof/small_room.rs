@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use millpond_core::Now;
 use millpond_core::command::*;
+use millpond_types::limits::PUBLISH_RUNS_MAX;
 use millpond_types::{GroupKind, GroupName, Millis, NamespaceName, Start, TopicName};
 
 use crate::bare::Bare;
@@ -14,7 +15,7 @@ const TOPICS: u32 = 3000;
 #[test]
 fn while_others_can_leave_those_that_are_leased_do_not_make_it_crowded() {
     let mut bare: Bare = Bare::new();
-    turn(&mut bare, publish(TOPICS));
+    fill(&mut bare, TOPICS, |at| format!("{at:05}"));
     // The first half has not been used for longest.
     turn(&mut bare, receive(TOPICS / 2));
     let bytes = bare.core.resident_bytes();
@@ -29,7 +30,7 @@ fn while_others_can_leave_those_that_are_leased_do_not_make_it_crowded() {
 #[test]
 fn it_is_crowded_when_none_can_leave_and_no_longer_when_one_can() {
     let mut bare: Bare = Bare::new();
-    turn(&mut bare, publish(TOPICS));
+    fill(&mut bare, TOPICS, |at| format!("{at:05}"));
     let receipts = turn(&mut bare, receive(TOPICS));
     bare.core.set_room(0);
     for _ in 0..=TOPICS {
@@ -98,7 +99,7 @@ fn topics_with_long_lines_have_room_for_the_front_of_each() {
 fn topics_that_were_read_ahead_stay_for_their_turn_where_there_is_room() {
     let mut bare: Bare = Bare::new();
     // In each of very many tenants dispatch goes on in a place of its own.
-    turn(&mut bare, publish_named((0..2 * TOPICS).map(|at| format!("{:03}/{at}", at % 400))));
+    fill(&mut bare, 2 * TOPICS, |at| format!("{:03}/{at}", at % 400));
     let bytes = bare.core.resident_bytes();
     bare.core.set_room(0);
     rest(&mut bare);
@@ -207,6 +208,12 @@ fn rest_and_count(bare: &mut Bare) -> (Vec<ReceiptRun>, usize) {
 fn turn(bare: &mut Bare, command: Command) -> Vec<ReceiptRun> {
     bare.submit(command);
     bare.turn().iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }).collect()
+}
+
+/// Publishes to more topics than one publish may name.
+fn fill(bare: &mut Bare, topics: u32, name: impl Fn(u32) -> String) {
+    let names: Vec<String> = (0..topics).map(name).collect();
+    names.chunks(PUBLISH_RUNS_MAX).for_each(|names| _ = turn(bare, publish_named(names.iter().cloned())));
 }
 
 fn publish(topics: u32) -> Command {

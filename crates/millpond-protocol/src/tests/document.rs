@@ -141,7 +141,7 @@ fn every_limit_is_the_one_of_the_code() {
         &[FRAME_MAX],
         &[BODY_MAX_DEFAULT],
         &[PUBLISH_BYTES_MAX],
-        &[PUBLISH_MESSAGES_MAX, PUBLISH_LOOKUPS_MAX],
+        &[PUBLISH_MESSAGES_MAX, PUBLISH_RUNS_MAX, PUBLISH_DEDUP_IDS_MAX],
         &[TOPIC_NAME_MAX, SHORT_NAME_MAX, DEDUP_ID_MAX],
         &[HEADERS_MAX],
         &[RECEIPTS_MAX, CREDIT_MESSAGES_MAX as usize],

@@ -7,7 +7,6 @@ mod broker;
 mod random;
 
 mod benching;
-mod broad;
 mod coalescing;
 mod cuts;
 mod device;

@@ -142,18 +142,18 @@ impl Taken {
     }
 }
 
-pub struct Raw {
+struct Raw {
     stream: TcpStream,
     decoder: Decoder,
     input: BytesMut,
 }
 
 /// Correlation numbers: of what is asked, and of what is answered when all before it was looked at.
-pub const ASKED: u32 = 1;
+const ASKED: u32 = 1;
 const LAST: u32 = 2;
 
 impl Raw {
-    pub fn connect(broker: &Broker) -> Raw {
+    fn connect(broker: &Broker) -> Raw {
         let stream = TcpStream::connect(&broker.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut raw = Raw { stream, decoder: Decoder::new(Limits::default()), input: BytesMut::new() };
@@ -162,13 +162,13 @@ impl Raw {
         raw
     }
 
-    pub fn send(&mut self, request: &Request, correlation: u32) {
+    fn send(&mut self, request: &Request, correlation: u32) {
         let mut bytes = Vec::new();
         encode_request(request, correlation, &mut bytes);
         self.stream.write_all(&bytes).unwrap();
     }
 
-    pub fn next(&mut self) -> (u32, Response) {
+    fn next(&mut self) -> (u32, Response) {
         loop {
             if let Some(incoming) = self.decoder.next_response(&mut self.input).unwrap() {
                 return (incoming.correlation, incoming.frame);

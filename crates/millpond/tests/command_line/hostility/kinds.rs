@@ -3,7 +3,7 @@
 use millpond_protocol::{
     Attach, Finish, FinishVerb, Level, LookWhich, Publish, PublishRun, Receive, Request, TopicRef, encode_request,
 };
-use millpond_types::limits::PUBLISH_LOOKUPS_MAX;
+use millpond_types::limits::PUBLISH_RUNS_MAX;
 use millpond_types::{
     Filter, GroupName, LeaseNumber, Millis, NamespaceName, Priority, Receipt, SessionId, TopicName, TopicNumber, block,
 };
@@ -96,7 +96,7 @@ fn broad() -> Request {
     let Request::Publish(mut publish) = publish("drizzle", 1, b"z") else { unreachable!("it is one") };
     let run = publish.runs.remove(0);
     let name = |at: usize| topic(&format!("broad/{at}"));
-    publish.runs = (0..PUBLISH_LOOKUPS_MAX).map(|at| PublishRun { topic: name(at), ..run.clone() }).collect();
+    publish.runs = (0..PUBLISH_RUNS_MAX).map(|at| PublishRun { topic: name(at), ..run.clone() }).collect();
     Request::Publish(publish)
 }
 
