@@ -141,8 +141,10 @@ fn a_batch_that_cannot_go_has_a_bound_for_those_who_extend_too() {
     const FULL: usize = 64 << 10;
     let options = OpenOptions { batch_bytes: FULL as u64, ..OpenOptions::default() };
     let mut pond = Pond::new(&options, 2 << 20);
-    pond.submit(publish((0..LEASES).map(|at| format!("t/{at}")), Millis::ZERO));
-    pond.go_on();
+    for from in (0..LEASES).step_by(1000) {
+        pond.submit(publish((from..from + 1000).map(|at| format!("t/{at}")), Millis::ZERO));
+        pond.go_on();
+    }
     pond.submit(receive(LEASES, Millis::minutes(10), Millis::ZERO));
     pond.go_on();
     let receipts: Vec<_> = pond.given().iter().map(|run| ReceiptRun { first: run.receipt, count: 1 }).collect();
@@ -216,8 +218,10 @@ fn a_batch_that_may_go_is_not_added_to_where_it_is_overfull() {
     const LEASES: u32 = 2000;
     const FULL: u64 = 8 << 10;
     let mut pond = Pond::new(&OpenOptions { batch_bytes: FULL, ..OpenOptions::default() }, 2 << 20);
-    pond.submit(publish((0..LEASES).map(|at| format!("t/{at}")), Millis::ZERO));
-    pond.go_on();
+    for from in (0..LEASES).step_by(1000) {
+        pond.submit(publish((from..from + 1000).map(|at| format!("t/{at}")), Millis::ZERO));
+        pond.go_on();
+    }
     pond.submit(receive(LEASES, Millis::minutes(10), Millis::ZERO));
     pond.go_on();
     let receipts: Vec<_> = pond.given().iter().map(|run| ReceiptRun { first: run.receipt, count: 1 }).collect();
