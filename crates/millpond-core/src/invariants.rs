@@ -212,12 +212,17 @@ fn every_lease_has_a_topic(state: &State) {
 fn holders_hold_what_is_held(state: &State) {
     let mut held: BTreeMap<SessionId, usize> = BTreeMap::new();
     let mut charged: BTreeMap<SessionId, usize> = BTreeMap::new();
+    let mut held_by_none: BTreeMap<GroupNumber, usize> = BTreeMap::new();
+    let mut left_out = 0;
     for (_, lease) in &state.leases {
-        *charged.entry(lease.holder).or_default() += lease.bytes as usize;
+        let bytes = lease.bytes as usize;
         if lease.holder != SessionId(0) {
             *held.entry(lease.holder).or_default() += 1;
-            assert!(lease.timer.is_none(), "a session's lease has no timer of its own");
+            *charged.entry(lease.holder).or_default() += bytes;
+            assert!(lease.timer.is_none() && !lease.is_left_out, "a session's lease has no timer of its own");
         } else {
+            *held_by_none.entry(state.topics[lease.slot].group).or_default() += bytes;
+            left_out += if lease.is_left_out { bytes } else { 0 };
             assert!(lease.timer.is_some(), "a lease that nobody holds has a timer");
         }
     }
@@ -225,10 +230,15 @@ fn holders_hold_what_is_held(state: &State) {
     for (session, count) in held {
         assert_eq!(state.held_by(session).count(), count, "a holder's list is whole");
     }
-    for session in state.holders_in_order().into_iter().chain([SessionId(0)]) {
+    for session in state.holders_in_order() {
         let bytes = charged.get(&session).copied().unwrap_or(0);
         assert_eq!(state.bytes_held_by(session), bytes, "a holder is charged for what it holds");
     }
+    for (number, group) in state.groups.iter() {
+        let bytes = held_by_none.remove(&number).unwrap_or(0);
+        assert_eq!(group.held_by_none, bytes, "the receives of group {number} are charged for what they hold");
+    }
+    assert_eq!(state.leased.left_out, left_out, "what heartbeats have left out");
 }
 
 /// Nobody is kept on a ration who may be given something, once a dispatch is over.

@@ -274,7 +274,8 @@ impl State {
     fn fill_aside(&mut self, slot: TopicSlot, priority: Priority, page: AsidePage) {
         if let AsideState::Leased { lease, run: of_run, holder, duration, deadline } = page.state {
             let AsidePage { run, deliveries, failures, since, .. } = page;
-            let terms = Terms { run: of_run, holder, duration, deadline, left: Left::No };
+            let (left, is_left_out) = (Left::No, false);
+            let terms = Terms { run: of_run, holder, duration, deadline, left, is_left_out };
             return self.begin_lease(slot, priority, run, Past { deliveries, failures, since }, (lease, terms));
         }
         let aside = self.aside_of_page(slot, priority, page);

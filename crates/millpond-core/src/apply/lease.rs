@@ -24,7 +24,8 @@ impl State {
         topic.next_lease = LeaseNumber(lease.0 + u64::from(*count));
         self.numbers.note(topic.next_lease.0);
         assert!(run.is_none_or(|run| run <= *lease), "a run begins with its first lease");
-        let terms = Terms { run: *run, holder: *holder, duration: *duration, deadline: *deadline, left: Left::No };
+        let (holder, duration, deadline) = (*holder, *duration, *deadline);
+        let terms = Terms { run: *run, holder, duration, deadline, left: Left::No, is_left_out: false };
         self.begin_lease(slot, *priority, aside.run, past, (*lease, terms));
     }
 
@@ -38,7 +39,7 @@ impl State {
         (number, terms): (LeaseNumber, Terms),
     ) {
         let (first, count) = (run.first, run.count);
-        let Terms { run: of_run, holder, duration, deadline, left } = terms;
+        let Terms { run: of_run, holder, duration, deadline, left, is_left_out } = terms;
         let lease = Lease {
             slot,
             number,
@@ -54,6 +55,7 @@ impl State {
             previous: None,
             next: None,
             left,
+            is_left_out,
         };
         let lease_slot = self.leases.insert(lease) as LeaseSlot;
         self.arm(lease_slot);
@@ -71,7 +73,9 @@ impl State {
         (holder, duration, deadline): (SessionId, Millis, RunTime),
     ) {
         let of = self.topics[slot].lease(lease).expect("a fact extends leases that are current");
-        let terms = Terms { holder, duration, deadline, left: Left::No, ..self.leases[of as usize].terms() };
+        let before = self.leases[of as usize].terms();
+        let is_left_out = holder == SessionId(0) && (before.is_left_out || before.holder != SessionId(0));
+        let terms = Terms { holder, duration, deadline, left: Left::No, is_left_out, ..before };
         let (priority, aside) = self.end_lease(slot, lease, count);
         let past = aside.past();
         self.begin_lease(slot, priority, aside.run, past, (lease, terms));

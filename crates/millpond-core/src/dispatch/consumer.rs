@@ -65,6 +65,7 @@ impl Consumer {
         }
     }
 
+    /// The session that holds what it is given; zero for a receive.
     pub(crate) fn holder(&self) -> SessionId {
         match self.kind {
             Kind::Attached { session, .. } => session,

@@ -2,7 +2,9 @@
 //! holds take as much as is free of the room for topics. A single one may hold half of the room, the next one half of the
 //! rest, and whoever holds little is served: however much credit a few consumers give, the others find room.
 //!
-//! A holder is a session. All receives together are one, for nobody knows which of them are of one client. Whoever holds
+//! A holder is a session. All receives of a group are one, for nobody knows which of them are of one client, and a client may be
+//! gone while its leases last. So that whoever takes very many so leaves something to others, receives are given one message
+//! each of a [part of the room](ONE_EACH), and of the [last part](SPARED) only where their group's hold little. Whoever holds
 //! nothing is always given something, unless what heartbeats have left out takes very much, and what ends as it is delivered
 //! is not counted. While deliveries are [held](Core::hold_deliveries), nobody is given anything, and while [starts](crate::saving)
 //! hold half of the room, nobody of a namespace that has one.
@@ -13,17 +15,21 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use millpond_types::SessionId;
-
 use crate::Core;
+use crate::dispatch::consumer::Kind;
 use crate::dispatch::{ConsumerSlot, Dispatcher};
 
 /// Consumers that are looked at again in one turn: a tenth of a millisecond.
 const LOOK_MAX: usize = 1000;
 
-/// The part of the room above which leases without a session keep those from more who hold nothing: receives come to half of
-/// it by their ration, so the rest was left out by heartbeats.
-const LEFT_OUT: (usize, usize) = (5, 8);
+/// One part in so many of the room is the last that is leased: receives are given one message each of it. Those who ask for
+/// very many in a few bytes so leave it to others.
+const ONE_EACH: usize = 4;
+/// One part in so many, the last of that, is for sessions and for receives of groups whose receives hold less than is free.
+const SPARED: usize = 8;
+/// One part in so many of the room: what heartbeats have left out at most where whoever holds nothing is given something though
+/// nothing is free.
+const LEFT_OUT: usize = 8;
 
 #[derive(Default)]
 pub(crate) struct Rations {
@@ -70,11 +76,23 @@ impl Core {
             // Whoever it is holds less than is free, and nobody need be looked for.
             return Some(room / 2);
         }
-        let (free, held) = (room.saturating_sub(leased), self.state.bytes_held_by(consumer.holder()));
-        // What a heartbeat leaves out is held by nobody, and its session by that account holds nothing, time and again.
-        let is_poor = held == 0 && self.state.bytes_held_by(SessionId(0)) < room / LEFT_OUT.1 * LEFT_OUT.0;
+        let free_of = |room: usize| room.saturating_sub(leased);
         // What it is given adds to what it holds as much as it takes from what is free.
-        (is_poor || held < free).then(|| leased + free.saturating_sub(held).div_ceil(2).max(1))
+        let half_way = |free: usize, held| leased + free.saturating_sub(held).div_ceil(2).max(1);
+        let free = free_of(room);
+        if let Kind::Attached { session, .. } = consumer.kind {
+            let held = self.state.bytes_held_by(session);
+            // What a heartbeat leaves out is held by nobody, and its session by that account holds nothing, time and again.
+            let is_poor = held == 0 && self.state.leased.left_out < room / LEFT_OUT;
+            return (is_poor || held < free).then(|| half_way(free, held));
+        }
+        let held = self.state.groups[consumer.group].held_by_none;
+        let free_for_many = free_of(room - room / ONE_EACH);
+        if held < free_for_many {
+            return Some(half_way(free_for_many, held));
+        }
+        let may_be_one = consumer.got.is_empty() && (held == 0 || held < free || leased < room - room / SPARED);
+        may_be_one.then_some(leased + 1)
     }
 
     /// A consumer is looked at again when a lease has ended.

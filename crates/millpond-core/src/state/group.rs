@@ -47,6 +47,8 @@ pub(crate) struct Group {
     pub(crate) shelves: [u64; SHELVES],
     /// How many of these are not in memory.
     pub(crate) cold: [u64; SHELVES],
+    /// Bytes that its leases without a session are charged: those of receives, and what heartbeats have left out.
+    pub(crate) held_by_none: usize,
 }
 
 impl Groups {
@@ -169,6 +171,7 @@ impl Group {
             bytes: 0,
             shelves: [0; SHELVES],
             cold: [0; SHELVES],
+            held_by_none: 0,
         }
     }
 

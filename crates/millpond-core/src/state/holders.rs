@@ -26,7 +26,9 @@ impl State {
         lease.bytes = bytes;
         self.leased.given += bytes as usize;
         if lease.holder == SessionId(0) {
-            self.leased.held_by_none += bytes as usize;
+            let (of, is_left_out) = (self.topics[lease.slot].group, lease.is_left_out);
+            self.groups[of].held_by_none += bytes as usize;
+            self.leased.left_out += if is_left_out { bytes as usize } else { 0 };
             return;
         }
         match self.holders.entry(lease.holder) {
@@ -45,11 +47,13 @@ impl State {
     pub(crate) fn let_go(&mut self, slot: LeaseSlot) {
         let lease = &self.leases[slot as usize];
         let (holder, previous, next, bytes) = (lease.holder, lease.previous, lease.next, lease.bytes as usize);
+        let (of, is_left_out) = (self.topics[lease.slot].group, lease.is_left_out);
         self.leased.has_eased = true;
         // Those that end in the turn in which they were given were given at most once.
         self.leased.given = self.leased.given.saturating_sub(bytes);
         if holder == SessionId(0) {
-            self.leased.held_by_none -= bytes;
+            self.groups[of].held_by_none -= bytes;
+            self.leased.left_out -= if is_left_out { bytes } else { 0 };
             return;
         }
         if let Some(next) = next {

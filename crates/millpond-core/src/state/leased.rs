@@ -22,19 +22,16 @@ pub(crate) struct Leased {
     pub(crate) bytes: usize,
     /// What the leases are charged that dispatch has given since: their topics are weighed at the end of the turn.
     pub(crate) given: usize,
-    /// Bytes that leases without a session are charged.
-    pub(crate) held_by_none: usize,
+    /// Bytes that leases are charged which heartbeats have left out since the start.
+    pub(crate) left_out: usize,
     /// Whether that may have become less, or what a holder holds, since somebody looked.
     pub(crate) has_eased: bool,
 }
 
 impl State {
-    /// About how many bytes the topics take that a session has leases of; with no session, those of receives.
+    /// About how many bytes the topics take that a session has leases of.
     pub(crate) fn bytes_held_by(&self, session: SessionId) -> usize {
-        match session {
-            SessionId(0) => self.leased.held_by_none,
-            session => self.holders.get(&session).map_or(0, |holder| holder.bytes),
-        }
+        self.holders.get(&session).map_or(0, |holder| holder.bytes)
     }
 
     /// What a new lease is charged, or a part of one that was cut.

@@ -192,6 +192,7 @@ pub(crate) struct Lease {
     pub(crate) previous: Option<LeaseSlot>,
     pub(crate) next: Option<LeaseSlot>,
     pub(crate) left: Left,
+    pub(crate) is_left_out: bool,
 }
 
 /// Whether a lease ends with nobody's doing as soon as its turn comes ([`crate::left_behind`]). Nothing of it is journaled.
@@ -212,12 +213,14 @@ pub(crate) struct Terms {
     pub(crate) duration: Millis,
     pub(crate) deadline: RunTime,
     pub(crate) left: Left,
+    /// Whether a heartbeat has left it out, so that nobody holds it any more. Forgotten at a start.
+    pub(crate) is_left_out: bool,
 }
 
 impl Lease {
     pub(crate) fn terms(&self) -> Terms {
-        let Lease { run, holder, duration, deadline, left, .. } = *self;
-        Terms { run, holder, duration, deadline, left }
+        let Lease { run, holder, duration, deadline, left, is_left_out, .. } = *self;
+        Terms { run, holder, duration, deadline, left, is_left_out }
     }
 
     /// The number behind the last of the run.

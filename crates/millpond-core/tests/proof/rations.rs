@@ -1,13 +1,15 @@
 //! Leased topics do not leave memory, so a holder of very many is given no more of them for a while: what all of them take
 //! has a bound, who holds little is served all the same, and everything is delivered as leases end.
 
+mod receives;
+
 use std::collections::BTreeMap;
 
 use millpond_core::command::*;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_core::{Now, WATCH_EVERY, invariants};
 use millpond_types::limits::PUBLISH_RUNS_MAX;
-use millpond_types::{Code, Filter, LeaseNumber, Millis, NamespaceName, Receipt, RunTime, SessionId, WallTime};
+use millpond_types::{Code, LeaseNumber, Millis, NamespaceName, Receipt, RunTime, SessionId, WallTime};
 use proptest::prelude::*;
 
 use crate::bare::Bare;
@@ -53,11 +55,15 @@ impl Pond {
     }
 
     fn publish(&mut self, topics: std::ops::Range<usize>, count: u32) {
+        self.publish_to("default", topics, count);
+    }
+
+    fn publish_to(&mut self, namespace: &str, topics: std::ops::Range<usize>, count: u32) {
         let mut known = Known::default();
         let topics: Vec<usize> = topics.collect();
         for topics in topics.chunks(PUBLISH_RUNS_MAX) {
             let runs = topics.iter().map(|at| publish_run(&mut known, &format!("t/{at:05}"), count, None)).collect();
-            self.publish_runs(runs);
+            self.publish_runs(namespace, runs);
         }
     }
 
@@ -67,11 +73,11 @@ impl Pond {
         let hash = |index| (self.piled + u128::from(index)) << 64;
         run.dedup = (0..count).map(|index| DedupMark { index, hash: hash(index) }).collect();
         self.piled += u128::from(count);
-        self.publish_runs(vec![run]);
+        self.publish_runs("default", vec![run]);
     }
 
-    fn publish_runs(&mut self, runs: Vec<PublishRun>) {
-        let (namespace, level) = (NamespaceName::default(), Level::Durable);
+    fn publish_runs(&mut self, namespace: &str, runs: Vec<PublishRun>) {
+        let (namespace, level) = (NamespaceName::try_from(namespace).unwrap(), Level::Durable);
         self.bare.submit(Command::Publish(Publish { namespace, producer: None, level, runs }));
         self.settle();
     }
@@ -84,6 +90,12 @@ impl Pond {
     fn attach(&mut self, session: u64, messages: u32) {
         self.say(&format!("begin s{session}"));
         self.say(&format!("attach s{session}.1 max={messages} bytes=1000000000"));
+        self.settle();
+    }
+
+    /// A one-shot receive that is answered, or waits.
+    fn receive(&mut self, options: &str) {
+        self.say(&format!("receive {options}"));
         self.settle();
     }
 
@@ -382,31 +394,6 @@ fn all_of_very_many_consumers_are_told_that_leases_have_ended() {
     }
 }
 
-/// Nobody knows of which client a receive is, so all of them hold what one session may, and wait as long as they say.
-#[test]
-fn receives_share_a_ration() {
-    let mut pond = Pond::stocked();
-    for _ in 0..TOPICS / 500 {
-        pond.bare.submit(receive(500));
-        pond.settle();
-    }
-    assert!(pond.most < ROOM / 2 + ROOM / 20, "{}", pond.most);
-    let refused = pond.refused;
-    assert!(refused > 0, "who is told of nothing takes the topics for empty");
-    pond.say("receive nowhere max=1");
-    pond.settle();
-    assert_eq!(pond.refused, refused, "and that one is");
-    let Command::Receive(any) = receive(1) else { unreachable!("it is one") };
-    pond.bare.submit(Command::Receive(Receive { filter: Filter::All, wait: Millis::minutes(1), ..any }));
-    pond.settle();
-    let before = pond.holds(NOBODY);
-    assert_eq!(pond.rationed(), 1, "one waits");
-    pond.finish(NOBODY, 10, FinishVerb::Ack);
-    assert_eq!((pond.holds(NOBODY), pond.rationed()), (before - 10 + 1, 0), "until there is something for it");
-    pond.attach(1, 10);
-    assert_eq!(pond.holds(1), 10, "and sessions have theirs");
-}
-
 #[test]
 fn who_was_not_told_that_leases_have_ended_is_found_by_the_watch() {
     let mut pond = Pond::stocked();
@@ -435,7 +422,8 @@ enum Op {
     Lose { session: u64 },
     PileUp { topic: usize, count: u32 },
     Publish { from: usize, topics: usize, count: u32 },
-    Receive { messages: u32 },
+    PublishElsewhere { from: usize, topics: usize },
+    Receive { messages: u32, elsewhere: bool },
 }
 
 proptest! {
@@ -445,6 +433,7 @@ proptest! {
     #[test]
     fn leased_topics_never_take_more_than_their_room(ops in proptest::collection::vec(op(), 1..60)) {
         let mut pond = Pond::stocked();
+        pond.say("namespace elsewhere");
         for op in ops {
             pond.perform(op);
             prop_assert!(pond.most < ROOM + ROOM / 10, "{} bytes", pond.most);
@@ -456,6 +445,7 @@ proptest! {
         }
         pond.say("begin s9");
         pond.say("attach s9.1 max=1000000 bytes=1000000000 once=yes");
+        pond.say("attach s9.2 ns=elsewhere max=1000000 bytes=1000000000 once=yes");
         pond.finish(NOBODY, usize::MAX, FinishVerb::Ack);
         // What has failed comes back.
         pond.pass(Millis::minutes(60));
@@ -494,9 +484,9 @@ impl Pond {
             }
             Op::PileUp { topic, count } => self.pile_up(topic, count),
             Op::Publish { from, topics, count } => self.publish(from..from + topics, count),
-            Op::Receive { messages } => {
-                self.bare.submit(receive(messages));
-                self.settle();
+            Op::PublishElsewhere { from, topics } => self.publish_to("elsewhere", from..from + topics, 1),
+            Op::Receive { messages, elsewhere } => {
+                self.receive(&format!("max={messages} ns={}", if elsewhere { "elsewhere" } else { "default" }));
             }
         }
     }
@@ -526,6 +516,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..TOPICS, 1000..8000u32).prop_map(|(topic, count)| Op::PileUp { topic, count }),
         2 => (0..TOPICS, 1..500usize, 1..4u32)
             .prop_map(|(from, topics, count)| Op::Publish { from, topics, count }),
-        1 => (1..2000u32).prop_map(|messages| Op::Receive { messages }),
+        1 => (0..TOPICS, 1..500usize).prop_map(|(from, topics)| Op::PublishElsewhere { from, topics }),
+        2 => (1..2000u32, any::<bool>()).prop_map(|(messages, elsewhere)| Op::Receive { messages, elsewhere }),
     ]
 }

@@ -33,9 +33,10 @@ fn taken(shell: &mut Shell, commands: impl Iterator<Item = Command>) -> usize {
     asked - answers(shell, commands).iter().filter(|reply| is_refused(reply)).count()
 }
 
+/// Each takes as much as another one gives back.
 fn bind(at: usize) -> Command {
-    let key = RoutingKey::try_from(format!("{at}-{}", "k".repeat(200)).as_str()).unwrap();
-    let target = name(&format!("{at}-{}", "t".repeat(300)));
+    let key = RoutingKey::try_from(format!("{at:04}-{}", "k".repeat(200)).as_str()).unwrap();
+    let target = name(&format!("{at:04}-{}", "t".repeat(300)));
     let (namespace, exchange) = (NamespaceName::default(), ExchangeName::try_from("events").unwrap());
     Command::Bind { namespace, exchange, binding: Binding { condition: Condition::Key(key), target } }
 }

@@ -2,11 +2,12 @@
 //! start or about to change by itself; or somebody is about to come to it, which only the core knows. So an idle topic costs nothing.
 //! What leased topics take is counted, each message that is leased as if it stood alone, for that is what it may come to
 //! with all that clients do with leases; and whoever holds leases is given more only where half of the room is left, or more than
-//! it holds.
+//! it holds. Receives are known by their group alone, which is given many at once while a quarter is left beside what it holds, and
+//! one at a time while an eighth is; who holds nothing is always given something.
 //!
 //! What is counted here is the least that the core may count: where that leaves no room for a lease, none is given.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::fact::{Fact, GroupNumber};
 use millpond_core::{Core, Now};
@@ -24,8 +25,15 @@ const SOON: Millis = Millis::seconds(60);
 const LEASE_BYTES: usize = 350;
 /// Bytes that a topic takes at least beside that.
 const TOPIC_BYTES: usize = 500;
-/// Of the room, the part that leases without a session may take of it before those are given none who hold nothing.
-const LEFT_OUT: (usize, usize) = (5, 8);
+/// One part in so many of the room, of which receives are given one message each.
+const ONE_EACH: usize = 4;
+/// One part in so many, of which only those are that hold less than is free.
+const SPARED: usize = 8;
+/// One part in so many, which heartbeats may leave out before sessions are given none that hold nothing.
+const LEFT_OUT: usize = 8;
+
+/// A lease, by where it is.
+type LeaseKey = (GroupNumber, TopicNumber, LeaseNumber);
 
 /// Who is given leases, and what room there is for them.
 pub struct Rations {
@@ -33,18 +41,21 @@ pub struct Rations {
     room: usize,
     /// Leases that there was no room for, and what is wrong with them: unless they end in this turn, for what ends as it is
     /// delivered is not counted.
-    beyond: BTreeMap<(GroupNumber, TopicNumber, LeaseNumber), Violation>,
+    beyond: BTreeMap<LeaseKey, Violation>,
+    /// Leases that heartbeats have left out. The core forgets it at a start, where it has no facts of it.
+    left_out: BTreeSet<LeaseKey>,
 }
 
 impl Rations {
     /// With so much room.
     pub fn new(room: usize) -> Rations {
-        Rations { room, beyond: BTreeMap::new() }
+        Rations { room, beyond: BTreeMap::new(), left_out: BTreeSet::new() }
     }
 
     /// The broker has gone, with the turn that it was in.
     pub fn go_back(&mut self) {
         self.beyond.clear();
+        self.left_out.clear();
     }
 
     /// Something has happened, or is about to.
@@ -57,19 +68,32 @@ impl Rations {
                 let others = model.topics.iter().filter(|(key, _)| **key != (*group, *topic)).map(|(_, topic)| topic);
                 let own = model.topics[&(*group, *topic)].leases.len() * LEASE_BYTES;
                 let leased = others.map(least_of).sum::<usize>() + own + given;
-                let (held, by_none) = (held_by(model, *holder) + given, held_by(model, SessionId(0)));
-                let is_poor = held == 0 && by_none < self.room / LEFT_OUT.1 * LEFT_OUT.0;
+                let held = held_by(model, *holder, *group) + given;
                 if leased < self.room / 2 {
                     return;
                 }
                 sights.saw("leases where half of the room is taken");
-                if !is_poor && held >= self.room.saturating_sub(leased) {
+                let has_free = |room: usize| held < room.saturating_sub(leased);
+                let is_within = match holder {
+                    SessionId(0) if *count > 1 => has_free(self.but_for(ONE_EACH)),
+                    SessionId(0) => held == 0 || has_free(self.room) || leased < self.but_for(SPARED),
+                    _ => has_free(self.room) || held == 0 && self.left_out(model) < self.room / LEFT_OUT,
+                };
+                if !is_within {
                     let what = format!(
                         "{holder:?} is given {count} leases, and holds {held} bytes of the {leased} that are leased, \
                          where there is room for {}",
                         self.room
                     );
                     self.beyond.insert((*group, *topic, *lease), Violation::memory(what));
+                }
+            }
+            Fact::Extended { topic, group, lease, count, holder: SessionId(0), .. } => {
+                for lease in (lease.0..lease.0 + u64::from(*count)).map(LeaseNumber) {
+                    let key = (*group, *topic, lease);
+                    if holder_of(model, key).is_some_and(|holder| holder != SessionId(0)) {
+                        self.left_out.insert(key);
+                    }
                 }
             }
             Fact::Delivered { topic, group, lease, .. } => _ = self.beyond.remove(&(*group, *topic, *lease)),
@@ -91,11 +115,37 @@ impl Rations {
         self.beyond.pop_first().map_or(Ok(()), |(_, violation)| Err(violation))
     }
 
-    /// Whether somebody may be given nothing, because of what it holds and others do.
-    pub fn may_ration(&self, core: &Core, model: &Model, holder: SessionId) -> bool {
-        let holds = [holder, SessionId(0)].iter().any(|holder| held_by(model, *holder) > 0);
-        holds && core.leased_bytes() >= self.room / 2
+    /// Whether somebody may be given nothing of a group, because of what it holds and others do.
+    pub fn may_ration(&self, core: &Core, model: &Model, (holder, group): (SessionId, GroupNumber)) -> bool {
+        let (leased, holds) = (core.leased_bytes(), held_by(model, holder, group) > 0);
+        match holder {
+            SessionId(0) => holds && leased >= self.but_for(SPARED),
+            // Of what heartbeats have left out before a start, the core may know more than is told here.
+            _ => holds && leased >= self.room / 2 || leased >= self.room && is_any_held_by_none(model),
+        }
     }
+
+    /// The room but for one part in so many.
+    fn but_for(&self, parts: usize) -> usize {
+        self.room - self.room / parts
+    }
+
+    /// Bytes that those leases take at least which heartbeats have left out.
+    fn left_out(&self, model: &Model) -> usize {
+        let current = self.left_out.iter().filter(|key| holder_of(model, **key) == Some(SessionId(0)));
+        current.count() * LEASE_BYTES
+    }
+}
+
+/// Whether there is a lease that no session holds.
+fn is_any_held_by_none(model: &Model) -> bool {
+    model.leases().any(|(.., message)| message.terms.holder == SessionId(0))
+}
+
+/// Who holds a lease that is current.
+fn holder_of(model: &Model, (group, topic, lease): LeaseKey) -> Option<SessionId> {
+    let topic = model.topics.get(&(group, topic))?;
+    topic.leases.get(&lease).map(|key| topic.messages[key].terms.holder)
 }
 
 /// Bytes that a topic takes at least because of its leases.
@@ -104,9 +154,10 @@ fn least_of(topic: &Topic) -> usize {
     if leases > 0 { TOPIC_BYTES + leases * LEASE_BYTES } else { 0 }
 }
 
-/// Bytes that the leases take at least of a session, or with none those of receives.
-fn held_by(model: &Model, holder: SessionId) -> usize {
-    model.leases().filter(|(.., message)| message.terms.holder == holder).count() * LEASE_BYTES
+/// Bytes that the leases take at least of a session, or with none those of a group that no session holds.
+fn held_by(model: &Model, holder: SessionId, group: GroupNumber) -> usize {
+    let leases = model.leases().filter(|((of, _), ..)| holder != SessionId(0) || *of == group);
+    leases.filter(|(.., message)| message.terms.holder == holder).count() * LEASE_BYTES
 }
 
 /// A turn is over. There are never so many topics that some are left for the next turn.

@@ -15,7 +15,8 @@ impl Promises {
         let hungry = self.credits.hungry().filter_map(|of| Some((self.seats.attached(of)?, of)));
         let hungry = hungry.map(|(seat, (session, number))| (seat, format!("consumer {number} of {session:?}")));
         for (seat, who) in receiving.chain(hungry) {
-            let is_rationed = !seat.at_most_once && self.rations.may_ration(core, &self.model, seat.holder);
+            let is_rationed =
+                !seat.at_most_once && self.rations.may_ration(core, &self.model, (seat.holder, seat.group));
             if is_rationed || !self.is_served(seat.group, seat.holder) {
                 continue;
             }

@@ -38,6 +38,7 @@ impl Group {
             bytes,
             shelves,
             cold: shelves,
+            held_by_none: 0,
         }
     }
 
@@ -57,6 +58,7 @@ impl Group {
             bytes,
             shelves,
             cold: _,
+            held_by_none: _,
         } = self.clone();
         let spans = spans.page().to_vec();
         GroupPage {
