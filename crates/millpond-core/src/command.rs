@@ -359,6 +359,8 @@ pub struct Route {
     pub version: u64,
     /// Why there are no copies, if that is not as the exchange wants it.
     pub refusal: Option<(Code, String)>,
+    /// How much it took to find all that: a comparison of words is a step, and all else as many as take as long.
+    pub steps: usize,
 }
 
 /// A message without a topic.
@@ -386,7 +388,7 @@ impl Route {
         level: Level,
     ) -> Route {
         let publish = Publish { namespace, producer, level, runs: Vec::new() };
-        Route { publish, exchange, key, message, version: 0, refusal: None }
+        Route { publish, exchange, key, message, version: 0, refusal: None, steps: 0 }
     }
 }
 

@@ -310,7 +310,9 @@ impl Edge {
         self.connection.submit()?;
         let is_reading = self.connection.may_read();
         self.connection.note_reading(is_reading, now);
-        if (is_reading || self.connection.takes_frames()) && !self.received.is_empty() {
+        // One that waits for a turn is not among the bytes any more, and here it has its turn.
+        let has_bytes = !self.received.is_empty() || self.connection.waits_for_turn();
+        if (is_reading || self.connection.takes_frames()) && has_bytes {
             let whole = self.received.capacity();
             self.connection.hear((&mut self.received, whole), Length::WHOLE.frames, now)?;
             self.connection.submit()?;

@@ -35,6 +35,15 @@ fn tenant_hash(key: [u64; 2], tenant: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// The hash that a header of a message is found by, among all of that message.
+pub(crate) fn header_hash(hash_key: [u64; 2], key: &[u8], value: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(hash_key[0], hash_key[1]);
+    hasher.write_u8(key.len() as u8);
+    hasher.write(key);
+    hasher.write(value);
+    hasher.finish()
+}
+
 /// The hash of what a consumer asks for, in its order.
 pub(crate) fn filter_hash(key: [u64; 2], filter: &Filter) -> u64 {
     let (kind, names) = match filter {

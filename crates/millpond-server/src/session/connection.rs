@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use millpond_core::output::Reply;
-use millpond_protocol::{Decoder, FrameError};
+use millpond_protocol::{Block, Decoder, FrameError, Incoming, Request as Frame};
 use millpond_types::Code;
 
 use super::Shared;
@@ -41,6 +41,8 @@ pub(crate) struct Connection {
     last_sign: Instant,
     /// Whether there may be whole frames among what was read.
     has_frames: bool,
+    /// A frame that was taken out of it, and waits for a turn: it may take one for itself.
+    put_off: Option<Incoming<Frame<Block>>>,
 }
 
 impl Connection {
@@ -67,11 +69,13 @@ impl Connection {
             was_reading: true,
             last_sign: now,
             has_frames: false,
+            put_off: None,
         }
     }
 
-    /// Takes whole frames in, at most so many and while the client takes the answers; how many. What is left of the bytes is
-    /// the beginning of a frame, unless [`Connection::has_frames`]. With them comes how large the memory is that they are a part of.
+    /// Takes whole frames in, at most so many and while the client takes the answers; how many, or what takes as long. What is
+    /// left of the bytes is the beginning of a frame, unless [`Connection::has_frames`]. With them comes how large the memory is
+    /// that they are a part of. Who calls it where the connection [waits for a turn](Connection::waits_for_turn) has one.
     pub(crate) fn hear(
         &mut self,
         (bytes, whole): (&mut BytesMut, usize),
@@ -80,23 +84,33 @@ impl Connection {
     ) -> Result<usize, Close> {
         self.conversation.buffer = whole;
         self.has_frames = false;
-        for frames in 0..most {
-            if self.conversation.is_behind() {
-                self.has_frames = !bytes.is_empty();
-                return Ok(frames);
-            }
+        let mut taken = 0;
+        if let Some(put_off) = self.put_off.take() {
+            taken += self.accept(put_off, now)?;
+        }
+        while taken < most && !self.conversation.is_behind() {
             match self.decoder.next_request(bytes) {
-                Ok(None) => return Ok(frames),
-                Ok(Some(incoming)) => self.conversation.accept(incoming, now)?,
+                Ok(None) => return Ok(taken),
+                Ok(Some(incoming)) if self.conversation.may_take_long(&incoming.frame) => {
+                    (self.put_off, self.last_sign) = (Some(incoming), now);
+                    break;
+                }
+                Ok(Some(incoming)) => taken += self.accept(incoming, now)?,
                 Err(FrameError::Refused { correlation, code, detail, credit }) => {
                     self.conversation.refused(correlation, code, detail, credit)?;
+                    (taken, self.last_sign) = (taken + 1, now);
                 }
                 Err(FrameError::Fatal { code, detail }) => return Err(Close { code, detail }),
             }
-            self.last_sign = now;
         }
-        self.has_frames = !bytes.is_empty();
-        Ok(most)
+        self.has_frames = self.put_off.is_some() || !bytes.is_empty();
+        Ok(taken)
+    }
+
+    fn accept(&mut self, incoming: Incoming<Frame<Block>>, now: Instant) -> Result<usize, Close> {
+        self.conversation.accept(incoming, now)?;
+        self.last_sign = now;
+        Ok(1 + self.conversation.take_routed())
     }
 
     /// Whether the client waits for more than somebody who asks for little.
@@ -109,9 +123,16 @@ impl Connection {
         self.has_frames
     }
 
-    /// Whether some of them may be taken in now: those in front have gone to the writer, and the client takes the answers.
+    /// Whether some of them may be taken in now: those in front have gone to the writer, and the client takes the answers. One
+    /// that was put off waits for nothing but its turn.
     pub(crate) fn takes_frames(&self) -> bool {
-        self.has_frames && self.conversation.lanes[FINISHING].is_empty() && !self.conversation.is_behind()
+        let goes_on = self.conversation.lanes[FINISHING].is_empty() && !self.conversation.is_behind();
+        self.has_frames && (goes_on || self.waits_for_turn())
+    }
+
+    /// Whether the next of them may take as long as a turn, and waits for one.
+    pub(crate) fn waits_for_turn(&self) -> bool {
+        self.put_off.is_some()
     }
 
     /// Turns outputs into bytes, as many as may be at a time, and gives the next that are to be written.

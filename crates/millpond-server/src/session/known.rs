@@ -3,6 +3,7 @@
 //! The writer notes each change before it tells an output of the same turn, so who was told of a change finds it here.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use millpond_core::command::Route;
@@ -10,13 +11,21 @@ use millpond_core::output::Notice;
 use millpond_core::routing::Exchange;
 use millpond_types::{ExchangeName, NamespaceName};
 
+use super::turns::is_long;
 use super::uses::Uses;
 use crate::convert::request::HashKey;
 
 #[derive(Default)]
 pub(crate) struct Known {
     pub(crate) uses: Uses,
-    exchanges: RwLock<HashMap<NamespaceName, HashMap<ExchangeName, Arc<Exchange>>>>,
+    exchanges: RwLock<HashMap<NamespaceName, HashMap<ExchangeName, Lead>>>,
+}
+
+/// What is known of an exchange.
+struct Lead {
+    exchange: Arc<Exchange>,
+    /// Whether it took long to find where a message goes, of any that came by so far: nobody knows before.
+    takes_long: Arc<AtomicBool>,
 }
 
 impl Known {
@@ -32,7 +41,11 @@ impl Known {
                 let mut exchanges = self.exchanges.write().unwrap_or_else(PoisonError::into_inner);
                 let of = exchanges.entry(namespace).or_default();
                 match exchange {
-                    Some(exchange) => _ = of.insert(name, exchange),
+                    Some(exchange) => {
+                        // Of what it was before another binding came, little has changed.
+                        let takes_long = of.get(&name).map(|before| before.takes_long.clone()).unwrap_or_default();
+                        of.insert(name, Lead { exchange, takes_long });
+                    }
                     None => _ = of.remove(&name),
                 }
             }
@@ -41,12 +54,23 @@ impl Known {
 
     /// Fills in where a message goes. What is not known here the core says.
     pub(crate) fn resolve(&self, route: &mut Route, key: HashKey) {
-        let exchange = {
-            let exchanges = self.exchanges.read().unwrap_or_else(PoisonError::into_inner);
-            exchanges.get(&route.publish.namespace).and_then(|of| of.get(&route.exchange)).cloned()
-        };
-        if let Some(exchange) = exchange {
+        let found = self
+            .look(&route.publish.namespace, &route.exchange, |lead| (lead.exchange.clone(), lead.takes_long.clone()));
+        if let Some((exchange, takes_long)) = found {
             exchange.resolve(route, key);
+            if is_long(route) {
+                takes_long.store(true, Ordering::Relaxed);
+            }
         }
+    }
+
+    /// Whether it may take long to find where a message to an exchange goes.
+    pub(crate) fn takes_long(&self, namespace: &NamespaceName, exchange: &ExchangeName) -> bool {
+        self.look(namespace, exchange, |lead| lead.takes_long.load(Ordering::Relaxed)).unwrap_or(false)
+    }
+
+    fn look<T>(&self, namespace: &NamespaceName, name: &ExchangeName, look: impl FnOnce(&Lead) -> T) -> Option<T> {
+        let exchanges = self.exchanges.read().unwrap_or_else(PoisonError::into_inner);
+        exchanges.get(namespace)?.get(name).map(look)
     }
 }

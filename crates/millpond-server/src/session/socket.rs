@@ -112,8 +112,12 @@ impl Socket {
             self.intake.told(self.connection.held_messages());
             drop(turn.take());
             self.connection.check_drained()?;
-            if self.effort.needs_turn(&self.shared.turns) {
+            if self.effort.needs_turn(&self.shared.turns) || self.connection.waits_for_turn() {
                 turn = Some(self.shared.turns.next().await);
+                while self.effort.gives_way() {
+                    drop(turn.take());
+                    turn = Some(self.shared.turns.next().await);
+                }
                 self.effort.begins(Instant::now());
             }
             if self.connection.takes_frames() {

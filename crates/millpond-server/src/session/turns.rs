@@ -5,11 +5,15 @@
 //! time as threads serve connections ([`Turns`]). So whoever asks for little finds one turn in front of it, and not one of
 //! each connection that floods; and those that flood share what is left evenly. Turns are long ([`Length::WHOLE`]) where
 //! nobody asks for little, and short ([`Length::SHORT`]) where somebody does; and so are the writer's.
+//!
+//! What one frame asks for may take as long as thousands do: a message that is held against all bindings of an exchange. Such
+//! a one waits for a turn, and who has had it lets the others have as many as it took.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use millpond_core::command::Route;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 
@@ -35,6 +39,8 @@ impl Length {
 
 /// What a frame counts beside its bytes.
 const FRAME: usize = Length::WHOLE.bytes / Length::WHOLE.frames;
+/// Steps of routing ([`Route::steps`]) that take about as long as a frame does.
+const STEPS: usize = 64;
 /// Who takes longer than this over a whole turn's work leaves others enough time, and does not stand in line: 25 MB/s, or
 /// 100,000 frames.
 const SHORT: Duration = Duration::from_millis(5);
@@ -50,6 +56,16 @@ const WAITS: Duration = Duration::from_millis(20);
 /// Threads that serve connections: half the cores, for the writer, the journal and the clients' work want theirs.
 pub(crate) fn threads() -> usize {
     available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
+}
+
+/// How many frames take as long as it took to find where a message goes.
+pub(crate) fn frames_of(route: &Route) -> usize {
+    route.steps / STEPS
+}
+
+/// Whether that took more than a turn does.
+pub(crate) fn is_long(route: &Route) -> bool {
+    frames_of(route) > Length::WHOLE.frames
 }
 
 /// The line of connections that have much to do.
@@ -103,13 +119,15 @@ pub(crate) struct Effort {
     recent: usize,
     counted: Instant,
     before: usize,
+    /// What it did in a turn beyond what may be in one.
+    owed: usize,
     /// How long its turns are.
     length: Length,
 }
 
 impl Effort {
     pub(crate) fn new(now: Instant) -> Effort {
-        Effort { spent: 0, since: now, recent: 0, counted: now, before: 0, length: Length::WHOLE }
+        Effort { spent: 0, since: now, recent: 0, counted: now, before: 0, owed: 0, length: Length::WHOLE }
     }
 
     /// How much it may do in a turn.
@@ -123,9 +141,13 @@ impl Effort {
         self.recent += bytes;
     }
 
-    /// So many frames were taken in.
+    /// So many frames were taken in, or what takes as long. Where it is more than may be in a turn, it was one that cannot be
+    /// divided.
     pub(crate) fn took_in(&mut self, frames: usize) {
-        self.moved(frames * FRAME);
+        let (bytes, turn) = (frames * FRAME, self.length.bytes);
+        self.spent += bytes.min(turn);
+        self.owed += bytes.saturating_sub(turn);
+        self.recent += bytes;
     }
 
     /// As many outputs became bytes as may in a turn, however few the bytes are.
@@ -151,6 +173,13 @@ impl Effort {
         self.since = now;
     }
 
+    /// Whether the connection leaves a turn that it has come to in line to others, for what it did beyond its last one.
+    pub(crate) fn gives_way(&mut self) -> bool {
+        let gives = self.owed > 0;
+        self.owed = self.owed.saturating_sub(self.length.bytes);
+        gives
+    }
+
     /// Whether the connection stands in line before it goes on. It is asked once for a turn.
     pub(crate) fn needs_turn(&mut self, turns: &Turns) -> bool {
         let turn = self.length.bytes;
@@ -159,7 +188,7 @@ impl Effort {
         }
         let now = Instant::now();
         let short = SHORT * turn as u32 / Length::WHOLE.bytes as u32;
-        let floods = now.saturating_duration_since(self.since) < short;
+        let floods = self.owed > 0 || now.saturating_duration_since(self.since) < short;
         self.since = now;
         self.spent = if floods { self.spent - turn } else { 0 };
         self.length = turns.length(now);
@@ -185,7 +214,7 @@ mod tests {
             little.took_in(1);
             assert!(!little.needs_turn(&turns));
         }
-        much.took_in(2 * Length::WHOLE.frames);
+        (0..2).for_each(|_| much.took_in(Length::WHOLE.frames));
         much.moved(Length::WHOLE.bytes - 1);
         assert!(much.needs_turn(&turns) && much.needs_turn(&turns), "each turn counts");
         assert!(!much.needs_turn(&turns));
@@ -198,6 +227,26 @@ mod tests {
         let long_ago = begin.checked_sub(SHORT).expect("the clock runs for longer");
         let mut slow = Effort { spent: 5 * Length::WHOLE.bytes, since: long_ago, ..Effort::new(begin) };
         assert!(!slow.needs_turn(&turns) && !slow.needs_turn(&turns));
+    }
+
+    #[test]
+    fn who_did_more_than_a_turn_with_one_frame_leaves_others_as_many_as_it_took() {
+        let (begin, turns) = (Instant::now(), Turns::new());
+        let long_ago = begin.checked_sub(Duration::from_secs(1)).expect("the clock runs for longer");
+        let mut routes = Effort { since: long_ago, ..Effort::new(begin) };
+        routes.took_in(4 * Length::WHOLE.frames);
+        assert!(routes.needs_turn(&turns), "however long it took for it");
+        assert_eq!((0..10).filter(|_| routes.gives_way()).count(), 3, "and it had one");
+        assert!(!routes.needs_turn(&turns), "that is all");
+        // Whoever waits for its answer asks for more than little.
+        let at = |since: Duration| turns.begun + since;
+        let mut asks = Effort::new(at(Duration::ZERO));
+        asks.took_in(4 * Length::WHOLE.frames);
+        for nth in 1..6 {
+            asks.called(&turns, false, at(nth * RECENT));
+            asks.took_in(4 * Length::WHOLE.frames);
+        }
+        assert_eq!(turns.length(at(6 * RECENT)), Length::WHOLE);
     }
 
     #[test]

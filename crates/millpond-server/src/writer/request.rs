@@ -97,6 +97,8 @@ const BY_ID_ROWS: usize = 12;
 /// What it counts, in rows, to begin or end a wait or a session, or to look at all of a namespace or topic at once, whatever
 /// comes of it: whoever asks for more than it may have is told why in a text.
 const BEGIN_ROWS: usize = 4;
+/// Steps of a message on its way through an exchange that take as long as a row.
+const ROUTE_STEPS: usize = 512;
 /// What it counts, in rows, to set a namespace, a group or an exchange up or take it down.
 const SET_UP_ROWS: usize = 32;
 
@@ -349,10 +351,11 @@ fn looked_up(command: &Command) -> LookedUp {
         | Command::ExchangeDelete { .. }
         | Command::Bind { .. }
         | Command::Unbind { .. } => LookedUp { rows: SET_UP_ROWS, answer: 0 },
+        // It is routed anew where its exchange is another by then.
+        Command::Route(route) => LookedUp { rows: route.steps / ROUTE_STEPS, answer: 0 },
         Command::Look(Look { which: LookWhich::One(_), .. })
         | Command::DeadLook { .. }
         | Command::Publish(_)
-        | Command::Route(_)
         | Command::Forward(_)
         | Command::Finish(_)
         | Command::Withdraw(_)
@@ -401,9 +404,9 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use millpond_core::command::{Forward, Level, Publish, TopicRef};
-    use millpond_types::limits::BINDING_HEADERS_MAX;
-    use millpond_types::{NamespaceName, Overrides, Pattern, Policy, Receipt};
+    use millpond_core::command::{Forward, Level, Publish, Route, Routed, TopicRef};
+    use millpond_types::limits::{BINDING_HEADERS_MAX, BINDINGS_MAX, ROUTING_WORDS_MAX};
+    use millpond_types::{ExchangeName, NamespaceName, Overrides, Pattern, Policy, Priority, Receipt, RoutingKey};
 
     use super::*;
     use crate::memory::MEMORY_MIN;
@@ -535,6 +538,25 @@ mod tests {
             let turn = FINISHING_TURN / Request::Command(Ticket(1), command.clone(), 0).weight();
             assert!((most / 2..=most).contains(&turn), "{turn} of {command:?}");
         }
+    }
+
+    /// Each may have to be routed once more: a change of its exchange makes it so for all that wait.
+    #[test]
+    fn a_turn_takes_few_messages_that_are_long_to_route() {
+        let message = Routed {
+            priority: Priority::DEFAULT,
+            delay: Default::default(),
+            ttl: None,
+            block: Bytes::from_static(b"message"),
+            too_large: None,
+        };
+        let at = (ExchangeName::try_from("x").unwrap(), RoutingKey::try_from("k").unwrap());
+        let mut route = Route::new(NamespaceName::default(), at, message, None, Level::Durable);
+        let turn =
+            |route: &Route| PUBLISHING_TURN / Request::Command(Ticket(1), Command::Route(route.clone()), 0).weight();
+        assert!(turn(&route) > 1000);
+        route.steps = BINDINGS_MAX * ROUTING_WORDS_MAX;
+        assert!((10..20).contains(&turn(&route)), "{}", turn(&route));
     }
 
     /// What one of them may come to is more than a connection may leave unread.

@@ -110,6 +110,15 @@ fn prepared(directory: &Path) -> Broker {
     (0..4).for_each(|_| drop(broker.call_with(&["publish", "default/large", "-"], large.as_bytes()).ok()));
     let lines: String = (0..10_000).map(|n| format!("{n}\n")).collect();
     broker.call_with(&["publish", "default/bait", "--lines"], lines.as_bytes()).ok();
+    broker.ok(&["exchange", "create", "default", kinds::MAZE, "--kind", "topic", "--unroutable", "drop"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(&*broker.address).await.unwrap();
+        for binding in kinds::maze() {
+            let exchange = kinds::MAZE.try_into().unwrap();
+            assert!(client.bind(NamespaceName::default(), exchange, binding).await.unwrap());
+        }
+    });
     broker
 }
 

@@ -6,6 +6,7 @@ use crate::session::room::SMALL;
 
 mod buffers;
 mod ordered;
+mod routes;
 mod silence;
 mod takeover;
 

@@ -13,6 +13,7 @@ use crate::session::open::{Kind, MANAGE_OPEN_MAX, NAMES_MAX, OPEN_MAX, Open};
 use crate::session::outbox::Close;
 use crate::session::room::SMALL;
 use crate::session::ticket::{UNANSWERED, ticket};
+use crate::session::turns::frames_of;
 use crate::writer::{BURYING, FINISHING, OF_CONNECTIONS, Request};
 
 /// How long a session may be resumed unless its client says.
@@ -159,6 +160,14 @@ impl Conversation {
         Ok(())
     }
 
+    /// Whether it may take as long as a turn to take a frame in.
+    pub(crate) fn may_take_long(&self, request: &frame::Request<Block>) -> bool {
+        match request {
+            frame::Request::Route(route) => self.shared.known.takes_long(&route.namespace, &route.exchange),
+            _ => false,
+        }
+    }
+
     /// A frame was refused by the codec and is off the buffer.
     pub(crate) fn refused(&mut self, correlation: u32, code: Code, detail: String, credit: u32) -> Result<(), Close> {
         if credit > 0 {
@@ -227,6 +236,7 @@ impl Conversation {
         let is_asked = match convert::route(route) {
             Ok(mut route) => {
                 self.shared.known.resolve(&mut route, self.shared.hash_key);
+                self.routed += frames_of(&route);
                 self.ask(correlation, Kind::Publish { bytes, silent }, Command::Route(route))
             }
             Err(Refusal { code, detail }) => {

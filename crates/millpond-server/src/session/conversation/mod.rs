@@ -66,6 +66,8 @@ pub(crate) struct Conversation {
     /// The namespace that it uses as it last asked, and in which epoch that was.
     used: Option<(u64, NamespaceName)>,
     credit: PublishCredit,
+    /// How many frames would have taken as long as it took to find where messages go, since that was asked last.
+    routed: usize,
     /// Outputs that are not bytes yet, in order.
     backlog: VecDeque<Out>,
     /// The first of them, while its messages are read from the disk.
@@ -140,6 +142,7 @@ impl Conversation {
             consumers: Vec::new(),
             used: None,
             credit: PublishCredit::default(),
+            routed: 0,
             backlog: VecDeque::new(),
             reading: None,
             has_more_to_say: false,
@@ -204,6 +207,11 @@ impl Conversation {
     /// What it has named that was not there, since this was asked last.
     pub(crate) fn take_wrong(&mut self) -> Wrong {
         Wrong { receipts: self.outbox.take_wrong_receipts(), sessions: std::mem::take(&mut self.wrong_sessions) }
+    }
+
+    /// How many frames would have taken as long as the routing of messages since this was asked last.
+    pub(crate) fn take_routed(&mut self) -> usize {
+        std::mem::take(&mut self.routed)
     }
 
     /// When the session is lost unless a heartbeat comes.

@@ -1,11 +1,13 @@
 //! What hostile clients do.
 
 use millpond_protocol::{
-    Attach, Finish, FinishVerb, Level, LookWhich, Publish, PublishRun, Receive, Request, TopicRef, encode_request,
+    Attach, Finish, FinishVerb, Level, LookWhich, Publish, PublishRun, Receive, Request, Route, TopicRef,
+    encode_request,
 };
-use millpond_types::limits::PUBLISH_RUNS_MAX;
+use millpond_types::limits::{BINDINGS_MAX, PUBLISH_RUNS_MAX, ROUTING_WORDS_MAX};
 use millpond_types::{
-    Filter, GroupName, LeaseNumber, Millis, NamespaceName, Priority, Receipt, SessionId, TopicName, TopicNumber, block,
+    Binding, Condition, Filter, GroupName, LeaseNumber, Millis, NamespaceName, Priority, Receipt, RoutingKey,
+    SessionId, TopicName, TopicNumber, block,
 };
 
 use super::{CROWD, FAST, MIB, SLICE, SLOW};
@@ -56,6 +58,7 @@ pub fn all(at_length: bool) -> Vec<Kind> {
             again: Box::new(|number| encoded(&steal(number))),
             pace: FAST,
         },
+        new("route through a thousand patterns", few, Vec::new(), encoded(&vec![route(); 1000]), FAST),
     ]
 }
 
@@ -105,6 +108,31 @@ fn tiny() -> Vec<Request> {
     let stats = || Request::Stats { namespace: NamespaceName::default() };
     tiny.iter_mut().step_by(10).for_each(|request| *request = stats());
     tiny
+}
+
+/// The exchange that nothing gets through: each of its patterns nearly fits what is published to it.
+pub const MAZE: &str = "maze";
+
+pub fn maze() -> impl Iterator<Item = Binding> {
+    let pattern = |at| format!("#.{}b{at}", "a.".repeat(ROUTING_WORDS_MAX / 2 - 1));
+    let condition = move |at| Condition::Key(RoutingKey::try_from(&*pattern(at)).unwrap());
+    (0..BINDINGS_MAX).map(move |at| Binding { condition: condition(at), target: topic("nothing") })
+}
+
+fn route() -> Request {
+    let mut message = Vec::new();
+    block::push(&mut message, b"", &[], b"r").unwrap();
+    Request::Route(Route {
+        namespace: NamespaceName::default(),
+        level: Level::None,
+        producer: None,
+        exchange: MAZE.try_into().unwrap(),
+        key: RoutingKey::try_from(&*["a"; ROUTING_WORDS_MAX].join(".")).unwrap(),
+        priority: Priority::DEFAULT,
+        delay: Millis::ZERO,
+        ttl: None,
+        block: message.into(),
+    })
 }
 
 fn attach() -> Request {
