@@ -24,6 +24,8 @@ pub struct Kind {
     pub again: Box<dyn Fn(usize) -> Vec<u8>>,
     /// Bytes at a time.
     pub pace: usize,
+    /// Whether what they publish stays in memory while there is room, which is no more than was given.
+    pub fills: bool,
 }
 
 /// All that they do, at length or not.
@@ -31,7 +33,7 @@ pub fn all(at_length: bool) -> Vec<Kind> {
     let (many, few) = if at_length { (1_000, 16) } else { (CROWD / 10, 4) };
     let new = |does, connections, first, again: Vec<u8>, pace| {
         let again = Box::new(move |_| again.clone());
-        Kind { does, connections, first, again, pace }
+        Kind { does, connections, first, again, pace, fills: false }
     };
     let begin = Request::SessionBegin { session: SessionId(0), resume: Millis::ZERO, held: Vec::new() };
     let credit = Request::Credit { consumer: 1, messages: u32::MAX, bytes: u64::MAX };
@@ -56,9 +58,13 @@ pub fn all(at_length: bool) -> Vec<Kind> {
             first: Vec::new(),
             again: Box::new(|number| encoded(&steal(number))),
             pace: FAST,
+            fills: false,
         },
         new("route through a thousand patterns", few, Vec::new(), encoded(&vec![route(); 1000]), FAST),
-        new("flood with publishes to as many topics as one may name", few, Vec::new(), encoded(&[broad()]), FAST),
+        Kind {
+            fills: true,
+            ..new("flood with publishes to as many topics as one may name", few, Vec::new(), encoded(&[broad()]), FAST)
+        },
     ]
 }
 
