@@ -4,9 +4,9 @@
 //!
 //! A holder is a session. All receives of a group are one, for nobody knows which of them are of one client, and a client may be
 //! gone while its leases last. So that whoever takes very many so leaves something to others, receives are given one message
-//! each of a [part of the room](ONE_EACH), and of the [last part](SPARED) only where their group's hold little. Whoever holds
-//! nothing is always given something, unless what heartbeats have left out takes very much, and what ends as it is delivered
-//! is not counted. While deliveries are [held](Core::hold_deliveries), nobody is given anything, and while [starts](crate::saving)
+//! each of a [part of the room](ONE_EACH), and of the [last part](SPARED) only where their group's hold little; the [rest](LAST) is
+//! not for receives. A session that holds nothing is always given something, unless what heartbeats have left out takes very much,
+//! and what ends as it is delivered is not counted. While deliveries are [held](Core::hold_deliveries), nobody is given anything, and while [starts](crate::saving)
 //! hold half of the room, nobody of a namespace that has one.
 //!
 //! Invariant: a consumer with credit is either among the hungry of its scope or rationed, and who is rationed is looked at
@@ -27,6 +27,11 @@ const LOOK_MAX: usize = 1000;
 const ONE_EACH: usize = 4;
 /// One part in so many, the last of that, is for sessions and for receives of groups whose receives hold less than is free.
 const SPARED: usize = 8;
+/// One part in so many, the last of that, is for sessions and for the first message of receives of a group.
+const FIRST: usize = 16;
+/// One part in so many, the last of all, is for sessions alone: there may be very many groups, and where leases take all of the
+/// room publishes wait.
+const LAST: usize = 32;
 /// One part in so many of the room: what heartbeats have left out at most where whoever holds nothing is given something though
 /// nothing is free.
 const LEFT_OUT: usize = 8;
@@ -91,7 +96,9 @@ impl Core {
         if held < free_for_many {
             return Some(half_way(free_for_many, held));
         }
-        let may_be_one = consumer.got.is_empty() && (held == 0 || held < free || leased < room - room / SPARED);
+        let is_first = held == 0 && leased < (room - room / LAST).max(1);
+        let is_little = is_first || held < free_of(room - room / FIRST);
+        let may_be_one = consumer.got.is_empty() && (is_little || leased < room - room / SPARED);
         may_be_one.then_some(leased + 1)
     }
 

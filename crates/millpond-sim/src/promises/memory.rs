@@ -3,7 +3,7 @@
 //! What leased topics take is counted, each message that is leased as if it stood alone, for that is what it may come to
 //! with all that clients do with leases; and whoever holds leases is given more only where half of the room is left, or more than
 //! it holds. Receives are known by their group alone, which is given many at once while a quarter is left beside what it holds, and
-//! one at a time while an eighth is; who holds nothing is always given something.
+//! one at a time while an eighth is; a session that holds nothing is always given something.
 //!
 //! What is counted here is the least that the core may count: where that leaves no room for a lease, none is given.
 
@@ -29,6 +29,10 @@ const TOPIC_BYTES: usize = 500;
 const ONE_EACH: usize = 4;
 /// One part in so many, of which only those are that hold less than is free.
 const SPARED: usize = 8;
+/// One part in so many, of which they are given nothing where they hold something.
+const FIRST: usize = 16;
+/// One part in so many, of which they are given nothing.
+const LAST: usize = 32;
 /// One part in so many, which heartbeats may leave out before sessions are given none that hold nothing.
 const LEFT_OUT: usize = 8;
 
@@ -76,7 +80,8 @@ impl Rations {
                 let has_free = |room: usize| held < room.saturating_sub(leased);
                 let is_within = match holder {
                     SessionId(0) if *count > 1 => has_free(self.but_for(ONE_EACH)),
-                    SessionId(0) => held == 0 || has_free(self.room) || leased < self.but_for(SPARED),
+                    SessionId(0) if held == 0 => leased < self.but_for(LAST).max(1),
+                    SessionId(0) => has_free(self.but_for(FIRST)) || leased < self.but_for(SPARED),
                     _ => has_free(self.room) || held == 0 && self.left_out(model) < self.room / LEFT_OUT,
                 };
                 if !is_within {
@@ -119,7 +124,7 @@ impl Rations {
     pub fn may_ration(&self, core: &Core, model: &Model, (holder, group): (SessionId, GroupNumber)) -> bool {
         let (leased, holds) = (core.leased_bytes(), held_by(model, holder, group) > 0);
         match holder {
-            SessionId(0) => holds && leased >= self.but_for(SPARED),
+            SessionId(0) => holds && leased >= self.but_for(SPARED) || leased >= self.but_for(LAST).max(1),
             // Of what heartbeats have left out before a start, the core may know more than is told here.
             _ => holds && leased >= self.room / 2 || leased >= self.room && is_any_held_by_none(model),
         }
