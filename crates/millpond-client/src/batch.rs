@@ -16,6 +16,7 @@ use crate::message::Message;
 const RUN_ENVELOPE: usize = 64;
 /// What all envelopes of one publish may take: what a frame has beyond the blocks, less room for the frame's own fields.
 const ENVELOPES_MAX: usize = FRAME_MAX - PUBLISH_BYTES_MAX - 4096;
+
 /// Messages in the byte form that they are sent in. Cheap to clone, so it can be published many times.
 ///
 /// Consecutive messages of one topic with equal priority, delay and TTL become one run, and a run of a thousand costs the

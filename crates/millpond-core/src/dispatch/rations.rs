@@ -4,10 +4,10 @@
 //!
 //! A holder is a session. All receives of a group are one, for nobody knows which of them are of one client, and a client may be
 //! gone while its leases last. So that whoever takes very many so leaves something to others, receives are given one message
-//! each of a [part of the room](ONE_EACH), and of the [last part](SPARED) only where their group's hold little; the [rest](LAST) is
-//! not for receives. A session that holds nothing is always given something, unless what heartbeats have left out takes very much,
-//! and what ends as it is delivered is not counted. While deliveries are [held](Core::hold_deliveries), nobody is given anything, and while [starts](crate::saving)
-//! hold half of the room, nobody of a namespace that has one.
+//! each of a [part of the room](ONE_EACH), and of the [last part](SPARED) only where their group's hold little, or [nothing](FIRST);
+//! the [rest](LAST) is not for receives. A session that holds nothing is always given something, unless what heartbeats have left
+//! out takes very much, and what ends as it is delivered is not counted. While deliveries are [held](Core::hold_deliveries), nobody
+//! is given anything, and while [starts](crate::saving) hold half of the room, nobody of a namespace that has one.
 //!
 //! Invariant: a consumer with credit is either among the hungry of its scope or rationed, and who is rationed is looked at
 //! again after every lease that has ended.
