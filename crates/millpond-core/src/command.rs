@@ -342,12 +342,12 @@ pub struct Forward {
     pub publish: Publish,
 }
 
-/// A message for whatever topics an exchange leads to, all of them or none. An edge fills in which these are
+/// A message for whatever topics an exchange leads to, all of them or none. An edge finds which these are
 /// ([`Exchange::resolve`](crate::routing::Exchange::resolve)); where it did not, or knew an older version of the exchange,
-/// the core does.
+/// the core does. The copies are the core's to make.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// The copies: one run of one message for each topic.
+    /// The copies, from when they are made: one run of one message for each topic.
     pub publish: Publish,
     /// The exchange.
     pub exchange: ExchangeName,
@@ -355,8 +355,12 @@ pub struct Route {
     pub key: RoutingKey,
     /// The message.
     pub message: Routed,
-    /// The version of the exchange that the copies are true of; zero for none.
+    /// The version of the exchange that the rest is true of; zero for none.
     pub version: u64,
+    /// Which of its bindings take the message, a bit each in their order.
+    pub taken: Vec<u64>,
+    /// Bytes of memory that the copies will take, beside the message.
+    pub copies: usize,
     /// Why there are no copies, if that is not as the exchange wants it.
     pub refusal: Option<(Code, String)>,
     /// How much it took to find all that: a comparison of words is a step, and all else as many as take as long.
@@ -388,7 +392,8 @@ impl Route {
         level: Level,
     ) -> Route {
         let publish = Publish { namespace, producer, level, runs: Vec::new() };
-        Route { publish, exchange, key, message, version: 0, refusal: None, steps: 0 }
+        let (version, taken, copies, refusal, steps) = (0, Vec::new(), 0, None, 0);
+        Route { publish, exchange, key, message, version, taken, copies, refusal, steps }
     }
 }
 

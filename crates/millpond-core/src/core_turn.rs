@@ -282,7 +282,7 @@ impl Core {
         };
         let in_wall = [self.state.wall_timers.next(), wall_pieces].into_iter().flatten();
         let in_wall = in_wall.map(|at| at.saturating_sub(wall.0));
-        let brought = self.state.residents.next_brought().map(|at| at.0);
+        let brought = self.state.next_brought().map(|at| at.0);
         let in_run = [run_timer, run_pieces, waiting, losing, office, retaining, brought].into_iter().flatten();
         let in_run = in_run.map(|at| at.saturating_sub(run.0));
         in_run.chain(in_wall).chain(self.next_look_ahead()).min().map(Millis)

@@ -8,6 +8,7 @@
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -43,64 +44,90 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Fills in where a message goes: one run for each topic that a binding of this exchange leads to, or why it goes
-    /// nowhere.
+    /// Finds where a message goes: which bindings of this exchange take it, or why it goes nowhere. The copies are not made yet,
+    /// for a few bytes may have a thousand: while it waits it holds a bit for each binding.
     pub fn resolve(&self, route: &mut Route, hash_key: [u64; 2]) {
-        let mut steps = 0;
-        route.version = self.version;
-        route.refusal = None;
-        route.publish.runs.clear();
-        match self.copies(route, hash_key, &mut steps) {
-            Ok(copies) => route.publish.runs = copies,
-            Err(refusal) => route.refusal = Some(refusal),
+        (route.version, route.refusal, route.copies) = (self.version, None, 0);
+        let (taken, steps) = self.taken(&route.key, &route.message.block, hash_key);
+        (route.taken, route.steps) = (taken, steps);
+        match self.copies(route) {
+            Ok(bytes) => route.copies = bytes,
+            Err(refusal) => (route.taken, route.refusal) = (Vec::new(), Some(refusal)),
         }
-        route.steps = steps;
     }
 
-    fn copies(&self, route: &Route, hash_key: [u64; 2], steps: &mut usize) -> Result<Vec<PublishRun>, (Code, String)> {
-        let Route { publish, exchange, key, message, .. } = route;
-        let targets = self.targets(key, &message.block, hash_key, steps)?;
-        if targets.is_empty() && self.unroutable == Unroutable::Refuse {
+    /// Makes the copies of a message that this exchange has resolved: a run for each topic that it goes to, in the order of
+    /// their names.
+    pub fn copy(&self, route: &mut Route, hash_key: [u64; 2]) {
+        assert_eq!(route.version, self.version, "its bindings are others");
+        let topics = self.targets(route).expect("they were names when it was resolved");
+        route.taken = Vec::new();
+        let Route { publish, message, .. } = route;
+        publish.runs = topics.into_iter().map(|topic| message.copy(&publish.namespace, topic, hash_key)).collect();
+    }
+
+    /// Bytes of memory that the copies of a message take beside the message, if it may have them.
+    fn copies(&self, route: &Route) -> Result<usize, (Code, String)> {
+        let Route { exchange, key, message, .. } = route;
+        let topics = self.targets(route)?;
+        if topics.is_empty() && self.unroutable == Unroutable::Refuse {
             let detail = format!(
                 "no binding of exchange {exchange} takes a message with the key \"{key}\" and its headers; bind a topic with `millpond exchange bind`"
             );
             return Err((Code::Unroutable, detail));
         }
-        let bytes = targets.len() * message.block.len();
+        let bytes = topics.len() * message.block.len();
         if bytes > PUBLISH_BYTES_MAX {
             let detail = format!(
                 "exchange {exchange} takes the message to {} topics, {bytes} bytes in all, and one publish stores at most {PUBLISH_BYTES_MAX}: keep the body elsewhere and publish where it is",
-                targets.len()
+                topics.len()
             );
             return Err((Code::LimitExceeded, detail));
         }
-        Ok(targets.into_iter().map(|topic| message.copy(&publish.namespace, topic, hash_key)).collect())
+        let names = topics.iter().map(|topic| topic.as_bytes().len());
+        Ok(topics.len() * (size_of::<PublishRun>() + size_of::<DedupMark>()) + names.sum::<usize>())
     }
 
-    /// The topics that a message goes to, each once, in the order of their names; counts the steps that it takes.
-    fn targets(
-        &self,
-        key: &RoutingKey,
-        block: &[u8],
-        hash_key: [u64; 2],
-        steps: &mut usize,
-    ) -> Result<BTreeSet<TopicName>, (Code, String)> {
+    /// The topics that a message goes to whose bindings are found, each once, in the order of their names.
+    fn targets(&self, route: &Route) -> Result<Vec<TopicName>, (Code, String)> {
+        let taking = self.bindings.iter().zip(0..).filter(|(_, at)| takes(&route.taken, *at));
+        let mut targets =
+            taking.map(|(binding, _)| target(&binding.target, &route.key)).collect::<Result<Vec<_>, _>>()?;
+        // They mostly are in order: bindings are, by their targets first.
+        targets.sort_unstable();
+        targets.dedup();
+        Ok(targets)
+    }
+
+    /// Which bindings take a message, a bit each in their order, and how many steps it took to find that.
+    fn taken(&self, key: &RoutingKey, block: &[u8], hash_key: [u64; 2]) -> (Vec<u64>, usize) {
         let words = if self.kind == ExchangeKind::Topic { Words::of(key) } else { Words::default() };
         let headers =
             if self.kind == ExchangeKind::Headers { Headers::of(block, hash_key) } else { Headers::default() };
         let (word, header) = (words.depth(), headers.depth());
-        let (mut words_looked_at, mut headers_looked_at, mut taken) = (0, headers.count(), 0);
-        let takes = |binding: &&Binding| match &binding.condition {
+        let (mut words_looked_at, mut headers_looked_at) = (0, headers.count());
+        let mut takes = |binding: &Binding| match &binding.condition {
             Condition::Always => true,
             Condition::Key(own) if self.kind == ExchangeKind::Topic => words.fit(own, &mut words_looked_at),
             Condition::Key(own) => own == key,
             Condition::Headers { all, headers: own } => headers.have(*all, own, &mut headers_looked_at),
         };
-        let taking = self.bindings.iter().filter(takes).inspect(|_| taken += 1);
-        let targets = taking.map(|binding| target(&binding.target, key)).collect();
-        *steps += self.bindings.len() + words_looked_at * word + headers_looked_at * header + taken * TAKEN;
-        targets
+        let mut taken = vec![0; self.bindings.len().div_ceil(BITS)];
+        for (at, binding) in self.bindings.iter().enumerate() {
+            taken[at / BITS] |= u64::from(takes(binding)) << (at % BITS);
+        }
+        let count: u32 = taken.iter().map(|bits| bits.count_ones()).sum();
+        let looked_at = words_looked_at * word + headers_looked_at * header;
+        (taken, self.bindings.len() + looked_at + count as usize * TAKEN)
     }
+}
+
+/// Bindings of which one word says whether they take a message.
+const BITS: usize = u64::BITS as usize;
+
+/// Whether the binding at a place is among those that take a message.
+fn takes(taken: &[u64], at: usize) -> bool {
+    taken.get(at / BITS).is_some_and(|bits| bits >> (at % BITS) & 1 == 1)
 }
 
 impl Routed {
@@ -130,7 +157,6 @@ fn target(target: &TopicName, key: &RoutingKey) -> Result<TopicName, (Code, Stri
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
     use core::slice::from_ref;
 
     use super::*;
@@ -155,6 +181,7 @@ mod tests {
         let resolved = |bytes: usize| {
             let mut route = route(bytes);
             exchange.resolve(&mut route, [0; 2]);
+            exchange.copy(&mut route, [0; 2]);
             (route.publish.runs.len(), route.refusal.map(|(code, _)| code))
         };
         assert_eq!(resolved(4 * 1024 * 1024 / 8), (8, None));
@@ -171,7 +198,7 @@ mod tests {
             assert_eq!(bindings.len(), BINDINGS_MAX);
             let exchange = Exchange { kind, unroutable: Unroutable::Drop, version: 1, bindings };
             exchange.resolve(route, [0; 2]);
-            assert!(route.publish.runs.is_empty() && route.refusal.is_none());
+            assert!(route.copies == 0 && route.refusal.is_none());
             route.steps / BINDINGS_MAX
         };
         // As many words as there may be, of which all but the last fit anywhere.

@@ -25,9 +25,13 @@ impl Core {
     pub(crate) fn route_anew(&self, route: &mut Route) {
         let namespace = self.state.namespaces.number(&route.publish.namespace);
         match namespace.and_then(|number| self.state.namespaces[number].exchanges.get(&route.exchange)) {
-            Some(exchange) if exchange.version == route.version => {}
-            Some(exchange) => exchange.resolve(route, self.state.hash_key),
-            None => (route.version, route.refusal, route.publish.runs) = (0, None, Vec::new()),
+            Some(exchange) => {
+                if exchange.version != route.version {
+                    exchange.resolve(route, self.state.hash_key);
+                }
+                exchange.copy(route, self.state.hash_key);
+            }
+            None => (route.version, route.refusal) = (0, None),
         }
     }
 

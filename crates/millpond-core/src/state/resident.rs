@@ -131,12 +131,6 @@ impl Residents {
         self.brought_share = bytes;
     }
 
-    /// When one that was brought in for dispatch may leave: those that take no more than their share stay until they are served.
-    pub(crate) fn next_brought(&self) -> Option<RunTime> {
-        let first = self.brought.front().filter(|_| self.brought_bytes > self.brought_share)?;
-        Some(if self.brought.len() > BROUGHT_MAX { RunTime::default() } else { first.until })
-    }
-
     /// Bytes that topics may take which cannot do without memory.
     pub(crate) fn room_for_busy(&self) -> usize {
         self.room.max(ROOM_MIN)
@@ -217,10 +211,20 @@ impl State {
         self.residents.brought.push_back(brought);
     }
 
+    /// When one that was brought in for dispatch may leave: those that take no more than their share stay until they are served,
+    /// and no more than others leave of the room that cannot leave themselves, which may be so for as long as leases last.
+    pub(crate) fn next_brought(&self) -> Option<RunTime> {
+        let State { residents, leased, .. } = self;
+        let left = residents.room_for_busy().saturating_sub(leased.bytes + residents.held);
+        let first =
+            residents.brought.front().filter(|_| residents.brought_bytes > residents.brought_share.min(left))?;
+        Some(if residents.brought.len() > BROUGHT_MAX { RunTime::default() } else { first.until })
+    }
+
     /// Topics that were brought in for dispatch need not wait for their turn any more where they are too many.
     pub(crate) fn let_brought_go(&mut self) {
-        let State { residents, topics, now, .. } = self;
-        while residents.next_brought().is_some_and(|at| at <= now.run) {
+        while self.next_brought().is_some_and(|at| at <= self.now.run) {
+            let State { residents, topics, .. } = self;
             let Brought { slot, bytes, .. } = residents.brought.pop_front().expect("there are too many");
             residents.brought_bytes -= bytes;
             if let Some(topic) = topics.get_mut(slot) {

@@ -148,6 +148,7 @@ fn patterns(text: &str) {
     let name = ExchangeName::try_from("x").expect("a name");
     let mut route = Route::new(NamespaceName::default(), (name, key.clone()), message, None, Level::Durable);
     exchange.resolve(&mut route, [1, 2]);
+    exchange.copy(&mut route, [1, 2]);
     let found: BTreeSet<TopicName> = route.publish.runs.into_iter().map(|run| run.topic).collect();
     assert_eq!(found, fitting, "where {key:?} leads among {keys:?}");
 }

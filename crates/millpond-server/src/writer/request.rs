@@ -232,9 +232,9 @@ fn held(command: &Command) -> usize {
             named(&forward.receipts) + runs.sum::<usize>()
         }
         Command::Route(route) => {
-            // The copies share the message.
-            let copies = route.publish.runs.iter().map(|run| run.held_bytes() - run.block.len());
-            copies.sum::<usize>() + route.message.block.len()
+            let refused = route.refusal.as_ref().map_or(0, |(_, detail)| detail.len());
+            let names = route.exchange.as_bytes().len() + route.key.as_str().len();
+            size_of_val(&route.taken[..]) + route.message.block.len() + refused + names
         }
         Command::Finish(finish) => match &finish.verb {
             FinishVerb::Fail { reason, .. } | FinishVerb::Reject { reason } => {
@@ -351,8 +351,8 @@ fn looked_up(command: &Command) -> LookedUp {
         | Command::ExchangeDelete { .. }
         | Command::Bind { .. }
         | Command::Unbind { .. } => LookedUp { rows: SET_UP_ROWS, answer: 0 },
-        // It is routed anew where its exchange is another by then.
-        Command::Route(route) => LookedUp { rows: route.steps / ROUTE_STEPS, answer: 0 },
+        // Its copies are made in its turn; and it is routed anew where its exchange is another by then.
+        Command::Route(route) => LookedUp { rows: route.steps / ROUTE_STEPS + route.copies / ROW_WEIGHT, answer: 0 },
         Command::Look(Look { which: LookWhich::One(_), .. })
         | Command::DeadLook { .. }
         | Command::Publish(_)
@@ -557,6 +557,11 @@ mod tests {
         assert!(turn(&route) > 1000);
         route.steps = BINDINGS_MAX * ROUTING_WORDS_MAX;
         assert!((10..20).contains(&turn(&route)), "{}", turn(&route));
+        // Nor are its copies there before that.
+        let waits = |route: &Route| Request::Command(Ticket(1), Command::Route(route.clone()), 0).while_it_waits();
+        let (before, copies) = (waits(&route), PUBLISHING_TURN);
+        (route.steps, route.copies) = (0, copies);
+        assert!(turn(&route) <= 1 && waits(&route) == before);
     }
 
     /// What one of them may come to is more than a connection may leave unread.

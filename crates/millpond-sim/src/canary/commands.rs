@@ -96,8 +96,9 @@ impl Canary {
             (Canary::Once, Command::Receive(receive)) => Command::Receive(Receive { at_most_once: false, ..receive }),
             (Canary::Repeats, Command::Receive(receive)) => Command::Receive(Receive { request: None, ..receive }),
             (Canary::Routes, Command::Route(mut route)) => {
-                if route.publish.runs.len() > 1 {
-                    route.publish.runs.pop();
+                // One binding fewer, where it is not the only one.
+                if let Some(bits) = route.taken.iter_mut().find(|bits| bits.count_ones() > 1) {
+                    *bits &= *bits - 1;
                 }
                 Command::Route(route)
             }

@@ -129,6 +129,30 @@ fn what_receives_hold_does_not_count_as_left_out() {
     invariants::check(&pond.bare.core);
 }
 
+/// Topics that were read ahead wait for their turn in memory, which may not come for as long as leases last.
+#[test]
+fn what_was_read_ahead_leaves_where_leases_take_most_of_the_room() {
+    let mut pond = Pond::new();
+    for topic in 0..200 {
+        let mut runs = vec![publish_run(&mut Known::default(), &format!("t/{topic:05}"), 1, None)];
+        let later = |at| PublishRun { delay: Millis::seconds(100_000 + at), ..runs[0].clone() };
+        let later: Vec<PublishRun> = (0..250_u64).map(later).collect();
+        runs.extend(later);
+        pond.publish_runs("default", runs);
+        if topic % 2 == 1 {
+            pond.receive("max=1 lease=12h");
+        }
+    }
+    pond.hoard("max=1 lease=12h");
+    assert!(pond.refused > 0 && pond.most > ROOM / 4 * 3, "{} of {ROOM}", pond.most);
+    pond.pass(Millis::seconds(2));
+    pond.settle();
+    assert!(!pond.bare.core.is_crowded(), "or nobody publishes: {} of {ROOM}", pond.bare.core.resident_bytes());
+    pond.attach(1, 1);
+    assert_eq!(pond.holds(1), 1, "it is read again for whoever asks");
+    invariants::check(&pond.bare.core);
+}
+
 impl Pond {
     /// Receives until one is given nothing.
     fn hoard(&mut self, options: &str) {
