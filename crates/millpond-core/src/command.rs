@@ -359,12 +359,33 @@ pub struct Route {
     pub version: u64,
     /// Which of its bindings take the message, a bit each in their order.
     pub taken: Vec<u64>,
-    /// Bytes of memory that the copies will take, beside the message.
-    pub copies: usize,
+    /// How many copies there will be, and bytes of the names of their topics.
+    pub copies: Copies,
     /// Why there are no copies, if that is not as the exchange wants it.
     pub refusal: Option<(Code, String)>,
     /// How much it took to find all that: a comparison of words is a step, and all else as many as take as long.
     pub steps: usize,
+}
+
+/// Copies of a message that are not made yet.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Copies {
+    /// How many.
+    pub count: usize,
+    /// Bytes of the names of their topics.
+    pub names: usize,
+}
+
+impl Copies {
+    /// Bytes of memory that they will take beside the message.
+    pub fn held_bytes(self) -> usize {
+        self.count * (size_of::<PublishRun>() + size_of::<DedupMark>()) + self.names
+    }
+
+    /// Bytes of memory that their topics take in an answer, and as a frame.
+    pub fn named_bytes(self) -> usize {
+        self.count * size_of::<TopicName>() + self.names
+    }
 }
 
 /// A message without a topic.
@@ -392,7 +413,7 @@ impl Route {
         level: Level,
     ) -> Route {
         let publish = Publish { namespace, producer, level, runs: Vec::new() };
-        let (version, taken, copies, refusal, steps) = (0, Vec::new(), 0, None, 0);
+        let (version, taken, copies, refusal, steps) = (0, Vec::new(), Copies::default(), None, 0);
         Route { publish, exchange, key, message, version, taken, copies, refusal, steps }
     }
 }

@@ -18,7 +18,7 @@ use millpond_types::{
     Binding, Code, Condition, ExchangeKind, KEY_PLACE, NamespaceName, RoutingKey, TopicName, Unroutable,
 };
 
-use crate::command::{DedupMark, PublishRun, Route, Routed};
+use crate::command::{Copies, DedupMark, PublishRun, Route, Routed};
 use crate::dedup_hash;
 
 mod headers;
@@ -47,11 +47,11 @@ impl Exchange {
     /// Finds where a message goes: which bindings of this exchange take it, or why it goes nowhere. The copies are not made yet,
     /// for a few bytes may have a thousand: while it waits it holds a bit for each binding.
     pub fn resolve(&self, route: &mut Route, hash_key: [u64; 2]) {
-        (route.version, route.refusal, route.copies) = (self.version, None, 0);
+        (route.version, route.refusal, route.copies) = (self.version, None, Copies::default());
         let (taken, steps) = self.taken(&route.key, &route.message.block, hash_key);
         (route.taken, route.steps) = (taken, steps);
         match self.copies(route) {
-            Ok(bytes) => route.copies = bytes,
+            Ok(copies) => route.copies = copies,
             Err(refusal) => (route.taken, route.refusal) = (Vec::new(), Some(refusal)),
         }
     }
@@ -66,8 +66,8 @@ impl Exchange {
         publish.runs = topics.into_iter().map(|topic| message.copy(&publish.namespace, topic, hash_key)).collect();
     }
 
-    /// Bytes of memory that the copies of a message take beside the message, if it may have them.
-    fn copies(&self, route: &Route) -> Result<usize, (Code, String)> {
+    /// The copies of a message, if it may have them.
+    fn copies(&self, route: &Route) -> Result<Copies, (Code, String)> {
         let Route { exchange, key, message, .. } = route;
         let topics = self.targets(route)?;
         if topics.is_empty() && self.unroutable == Unroutable::Refuse {
@@ -84,8 +84,8 @@ impl Exchange {
             );
             return Err((Code::LimitExceeded, detail));
         }
-        let names = topics.iter().map(|topic| topic.as_bytes().len());
-        Ok(topics.len() * (size_of::<PublishRun>() + size_of::<DedupMark>()) + names.sum::<usize>())
+        let names = topics.iter().map(|topic| topic.as_bytes().len()).sum();
+        Ok(Copies { count: topics.len(), names })
     }
 
     /// The topics that a message goes to whose bindings are found, each once, in the order of their names.
@@ -198,7 +198,7 @@ mod tests {
             assert_eq!(bindings.len(), BINDINGS_MAX);
             let exchange = Exchange { kind, unroutable: Unroutable::Drop, version: 1, bindings };
             exchange.resolve(route, [0; 2]);
-            assert!(route.copies == 0 && route.refusal.is_none());
+            assert!(route.copies.count == 0 && route.refusal.is_none());
             route.steps / BINDINGS_MAX
         };
         // As many words as there may be, of which all but the last fit anywhere.

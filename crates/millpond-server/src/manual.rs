@@ -307,16 +307,23 @@ impl Edge {
         if let Poll::Ready(read) = self.connection.poll(&mut context) {
             read?;
         }
-        self.connection.submit()?;
+        self.submit()?;
         let is_reading = self.connection.may_read();
         self.connection.note_reading(is_reading, now);
-        // One that waits for a turn is not among the bytes any more, and here it has its turn.
-        let has_bytes = !self.received.is_empty() || self.connection.waits_for_turn();
-        if (is_reading || self.connection.takes_frames()) && has_bytes {
+        if (is_reading || self.connection.takes_frames()) && !self.received.is_empty() {
             let whole = self.received.capacity();
             self.connection.hear((&mut self.received, whole), Length::WHOLE.frames, now)?;
-            self.connection.submit()?;
+            self.submit()?;
         }
         self.connection.check_deadlines(is_reading, now)
+    }
+
+    /// Here it always has a turn.
+    fn submit(&mut self) -> Result<(), Close> {
+        self.connection.submit((Length::WHOLE.frames, true))?;
+        while self.connection.waits_for_turn() {
+            self.connection.submit((Length::WHOLE.frames, true))?;
+        }
+        Ok(())
     }
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use millpond_core::output::Reply;
-use millpond_protocol::{Block, Decoder, FrameError, Incoming, Request as Frame};
+use millpond_protocol::{Decoder, FrameError};
 use millpond_types::Code;
 
 use super::Shared;
@@ -41,8 +41,6 @@ pub(crate) struct Connection {
     last_sign: Instant,
     /// Whether there may be whole frames among what was read.
     has_frames: bool,
-    /// A frame that was taken out of it, and waits for a turn: it may take one for itself.
-    put_off: Option<Incoming<Frame<Block>>>,
 }
 
 impl Connection {
@@ -69,13 +67,11 @@ impl Connection {
             was_reading: true,
             last_sign: now,
             has_frames: false,
-            put_off: None,
         }
     }
 
-    /// Takes whole frames in, at most so many and while the client takes the answers; how many, or what takes as long. What is
-    /// left of the bytes is the beginning of a frame, unless [`Connection::has_frames`]. With them comes how large the memory is
-    /// that they are a part of. Who calls it where the connection [waits for a turn](Connection::waits_for_turn) has one.
+    /// Takes whole frames in, at most so many and while the client takes the answers; how many. What is left of the bytes is the
+    /// beginning of a frame, unless [`Connection::has_frames`]. With them comes how large the memory is that they are a part of.
     pub(crate) fn hear(
         &mut self,
         (bytes, whole): (&mut BytesMut, usize),
@@ -85,32 +81,19 @@ impl Connection {
         self.conversation.buffer = whole;
         self.has_frames = false;
         let mut taken = 0;
-        if let Some(put_off) = self.put_off.take() {
-            taken += self.accept(put_off, now)?;
-        }
         while taken < most && !self.conversation.is_behind() {
             match self.decoder.next_request(bytes) {
                 Ok(None) => return Ok(taken),
-                Ok(Some(incoming)) if self.conversation.may_take_long(&incoming.frame) => {
-                    (self.put_off, self.last_sign) = (Some(incoming), now);
-                    break;
-                }
-                Ok(Some(incoming)) => taken += self.accept(incoming, now)?,
+                Ok(Some(incoming)) => self.conversation.accept(incoming, now)?,
                 Err(FrameError::Refused { correlation, code, detail, credit }) => {
                     self.conversation.refused(correlation, code, detail, credit)?;
-                    (taken, self.last_sign) = (taken + 1, now);
                 }
                 Err(FrameError::Fatal { code, detail }) => return Err(Close { code, detail }),
             }
+            (taken, self.last_sign) = (taken + 1, now);
         }
-        self.has_frames = self.put_off.is_some() || !bytes.is_empty();
+        self.has_frames = !bytes.is_empty();
         Ok(taken)
-    }
-
-    fn accept(&mut self, incoming: Incoming<Frame<Block>>, now: Instant) -> Result<usize, Close> {
-        self.conversation.accept(incoming, now)?;
-        self.last_sign = now;
-        Ok(1 + self.conversation.take_routed())
     }
 
     /// Whether the client waits for more than somebody who asks for little.
@@ -123,16 +106,14 @@ impl Connection {
         self.has_frames
     }
 
-    /// Whether some of them may be taken in now: those in front have gone to the writer, and the client takes the answers. One
-    /// that was put off waits for nothing but its turn.
+    /// Whether some of them may be taken in now: those in front have gone to the writer, and the client takes the answers.
     pub(crate) fn takes_frames(&self) -> bool {
-        let goes_on = self.conversation.lanes[FINISHING].is_empty() && !self.conversation.is_behind();
-        self.has_frames && (goes_on || self.waits_for_turn())
+        self.has_frames && self.conversation.lanes[FINISHING].is_empty() && !self.conversation.is_behind()
     }
 
-    /// Whether the next of them may take as long as a turn, and waits for one.
+    /// Whether what it does next may take as long as a turn, and waits for one.
     pub(crate) fn waits_for_turn(&self) -> bool {
-        self.put_off.is_some()
+        self.conversation.waits_for_turn()
     }
 
     /// Turns outputs into bytes, as many as may be at a time, and gives the next that are to be written.
@@ -172,10 +153,28 @@ impl Connection {
         self.conversation.out.take()
     }
 
-    /// Hands commands to the writer, as many as its lanes have room for. None of one that is closed: what it has not told
-    /// of its session by the time that another has resumed it is told to nobody.
-    pub(crate) fn submit(&mut self) -> Result<(), Close> {
+    /// Hands commands to the writer, as many as its lanes have room for, and finds where messages for exchanges go, which takes as
+    /// long as so many frames: about as many as it may, or one that takes longer where it has a turn. None of one that is closed: what
+    /// it has not told of its session by the time that another has resumed it is told to nobody.
+    pub(crate) fn submit(&mut self, may_find: (usize, bool)) -> Result<usize, Close> {
         self.conversation.go_on_at_length();
+        self.conversation.take_back_routed();
+        self.tell()?;
+        while self.conversation.go_on_routed(may_find) {
+            self.tell()?;
+        }
+        self.conversation.lanes.iter_mut().for_each(let_wait);
+        let_wait(self.conversation.routes.waiting());
+        let held = self.conversation.holding.iter().sum();
+        if held != self.held {
+            self.shared.held.fetch_add(held, Ordering::Relaxed);
+            self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
+            self.held = held;
+        }
+        Ok(self.conversation.take_found())
+    }
+
+    fn tell(&mut self) -> Result<(), Close> {
         let Connection { conversation, shared, writer, .. } = self;
         for lane in OF_CONNECTIONS {
             if conversation.goes_on_in(lane) {
@@ -192,13 +191,6 @@ impl Connection {
                     *commands = Default::default();
                 }
             }
-        }
-        self.conversation.lanes.iter_mut().for_each(let_wait);
-        let held = self.conversation.holding.iter().sum();
-        if held != self.held {
-            self.shared.held.fetch_add(held, Ordering::Relaxed);
-            self.shared.held.fetch_sub(self.held, Ordering::Relaxed);
-            self.held = held;
         }
         Ok(())
     }
@@ -258,8 +250,9 @@ impl Connection {
 
     /// When something is overdue if nothing happens until then; `is_reading` as for [`Connection::check_deadlines`].
     pub(crate) fn deadline(&self, is_reading: bool) -> Instant {
-        let Conversation { sending, lengthy, .. } = &self.conversation;
-        let stuck = lengthy.deadline().filter(|_| self.conversation.is_stuck());
+        let Conversation { sending, lengthy, routes, .. } = &self.conversation;
+        let stuck = lengthy.deadline().into_iter().chain(routes.deadline()).min();
+        let stuck = stuck.filter(|_| self.conversation.is_stuck());
         let others = [self.heartbeat_deadline(is_reading), sending.deadline(), stuck, self.toll.until()];
         others.into_iter().flatten().fold(self.last_sign + IDLE, Instant::min)
     }
@@ -282,11 +275,16 @@ impl Connection {
             return Err(Close { code: Code::SessionUnknown, detail });
         }
         let is_stuck = self.conversation.is_stuck();
-        if self.conversation.sending.is_overdue(now) || self.conversation.lengthy.is_overdue(is_stuck, now) {
-            let detail = "the connection hardly reads while others wait for the room of its answers; read".to_owned();
-            return Err(Close { code: Code::Overloaded, detail });
+        let Conversation { sending, lengthy, routes, .. } = &mut self.conversation;
+        if sending.is_overdue(now) | lengthy.is_overdue(is_stuck, now) | routes.is_overdue(is_stuck, now) {
+            return Err(hardly_reads());
         }
         Ok(())
+    }
+
+    /// Whether its answers wait until the client takes what is in front of them.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.conversation.is_stuck()
     }
 
     fn heartbeat_deadline(&self, is_reading: bool) -> Option<Instant> {
@@ -303,6 +301,12 @@ impl Drop for Connection {
 /// None of these goes on for now. Those in front have waited before.
 fn let_wait(commands: &mut VecDeque<Request>) {
     commands.iter_mut().rev().map(Request::waits).take_while(|is_new| *is_new).for_each(drop);
+}
+
+/// Why a connection is closed that leaves its answers unread.
+pub(crate) fn hardly_reads() -> Close {
+    let detail = "the connection hardly reads while others wait for the room of what it asked; read".to_owned();
+    Close { code: Code::Overloaded, detail }
 }
 
 /// Why a connection is closed whose broker takes no more commands.

@@ -76,6 +76,8 @@ pub(crate) struct Intake {
     kept: [Option<Held>; 2],
     /// What is waited for: room for a frame with messages, or then for the frame.
     turn: Option<(Stage, Turn)>,
+    /// Whether the client left its answers unread when that was asked last.
+    is_stuck: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,7 +99,18 @@ pub(crate) enum Brought {
 impl Intake {
     pub(crate) fn new(room: Receiving) -> Intake {
         let (bytes, burst, frame, messages, turn) = (BytesMut::new(), None, None, None, None);
-        Intake { bytes, whole: 0, room, read_size: SMALL, burst, frame, messages, kept: [None, None], turn }
+        Intake {
+            bytes,
+            whole: 0,
+            room,
+            read_size: SMALL,
+            burst,
+            frame,
+            messages,
+            kept: [None, None],
+            turn,
+            is_stuck: false,
+        }
     }
 
     /// What was received, and how large the memory is that it is a part of.
@@ -226,11 +239,31 @@ impl Intake {
         }
     }
 
-    /// When [`Intake::is_overdue`] is to be asked, if ever.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.frame.as_ref()?;
+    /// The client took so many bytes of what it was told.
+    pub(crate) fn wrote(&mut self, bytes: usize) {
+        self.kept.iter_mut().flatten().for_each(|kept| kept.used(bytes));
+    }
+
+    /// When [`Intake::is_overdue`] is to be asked, and [`Intake::is_left_unread`] where the client leaves its answers unread, if ever.
+    pub(crate) fn deadline(&self, is_stuck: bool) -> Option<Instant> {
         let of_messages = self.messages.iter().map(|(_, held)| held);
-        self.frame.iter().chain(of_messages).map(Held::look).min()
+        let of_frame = self.frame.iter().chain(of_messages.filter(|_| self.frame.is_some()));
+        let kept = self.kept.iter().flatten().filter(|_| is_stuck);
+        of_frame.chain(kept).map(Held::look).min()
+    }
+
+    /// Whether what it asked waits for the client to read, as `is_stuck` says that its answers do now, who hardly does so while
+    /// others wait for the room.
+    pub(crate) fn is_left_unread(&mut self, is_stuck: bool, now: Instant) -> bool {
+        let was_stuck = std::mem::replace(&mut self.is_stuck, is_stuck);
+        let mut is_overdue = false;
+        for kept in self.kept.iter_mut().flatten().filter(|_| is_stuck) {
+            if !was_stuck {
+                kept.begin(now);
+            }
+            is_overdue |= kept.is_overdue(now);
+        }
+        is_overdue
     }
 
     /// Whether the frame takes too long while others wait for its room.
@@ -335,6 +368,27 @@ mod tests {
         assert!(!is_granted(third));
         intakes.remove(1);
         assert!(is_granted(&mut intakes[1]), "a connection that ends gives its room back");
+    }
+
+    /// Forwards of a client that does not read go no further, and what they hold others may wait for.
+    #[test]
+    fn who_leaves_answers_unread_does_not_hold_for_long_what_others_wait_for() {
+        let room = Receiving::new(Receiving::MIN, 0);
+        let [mut unread, mut other] = [(); 2].map(|()| Intake::new(room.clone()));
+        let begin = Instant::now();
+        announce_kind(&mut unread, FORWARD, FRAME_MAX, 100);
+        take(&mut unread);
+        let later = |seconds| begin + std::time::Duration::from_secs(seconds);
+        assert_eq!(unread.deadline(false), None);
+        assert!(!unread.is_left_unread(true, begin) && !unread.is_left_unread(true, later(10)), "nobody waits");
+        announce_kind(&mut other, FORWARD, FRAME_MAX, 100);
+        assert!(other.is_waiting());
+        assert!(!unread.is_left_unread(false, later(20)), "nor is it due to its client");
+        assert!(!unread.is_left_unread(true, later(21)) && !unread.is_left_unread(true, later(30)));
+        assert_eq!(unread.deadline(true), Some(later(31)));
+        unread.wrote(FRAME_MAX / 2);
+        assert!(!unread.is_left_unread(true, later(31)), "it reads");
+        assert!(unread.is_left_unread(true, later(41)));
     }
 
     #[test]

@@ -64,9 +64,16 @@ impl Known {
         }
     }
 
-    /// Whether it may take long to find where a message to an exchange goes.
-    pub(crate) fn takes_long(&self, namespace: &NamespaceName, exchange: &ExchangeName) -> bool {
-        self.look(namespace, exchange, |lead| lead.takes_long.load(Ordering::Relaxed)).unwrap_or(false)
+    /// Whether it may take long to find where a message goes.
+    pub(crate) fn takes_long(&self, route: &Route) -> bool {
+        let takes_long = |lead: &Lead| lead.takes_long.load(Ordering::Relaxed);
+        self.look(&route.publish.namespace, &route.exchange, takes_long).unwrap_or(false)
+    }
+
+    /// Whether a message goes where the exchange leads now, or nothing is known of it.
+    pub(crate) fn is_current(&self, route: &Route) -> bool {
+        let version = self.look(&route.publish.namespace, &route.exchange, |lead| lead.exchange.version);
+        version.is_none_or(|version| version == route.version)
     }
 
     fn look<T>(&self, namespace: &NamespaceName, name: &ExchangeName, look: impl FnOnce(&Lead) -> T) -> Option<T> {

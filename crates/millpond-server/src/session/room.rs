@@ -66,6 +66,11 @@ impl Room {
         Turn { room: self.clone(), granted: Box::pin(granted) }
     }
 
+    /// How many bytes it is.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Bytes that nobody has.
     #[cfg(test)]
     pub(crate) fn free(&self) -> usize {

@@ -18,7 +18,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{sleep_until, timeout};
 
 use super::Shared;
-use super::connection::{Connection, stopped};
+use super::connection::{Connection, hardly_reads, stopped};
 use super::intake::{Brought, Intake};
 use super::outbox::{Close, Outbox};
 use super::turns::{Effort, Turn};
@@ -108,7 +108,8 @@ impl Socket {
         let mut timer = pin!(sleep_until(Instant::now().into()));
         loop {
             self.flush(&writing)?;
-            self.connection.submit()?;
+            let found = self.connection.submit((self.effort.length().frames, turn.is_some()))?;
+            self.effort.took_in(found);
             self.intake.told(self.connection.held_messages());
             drop(turn.take());
             self.connection.check_drained()?;
@@ -135,7 +136,8 @@ impl Socket {
             self.connection.note_reading(is_reading, Instant::now());
             let waits_for_turn = self.intake.is_waiting();
             let deadline = self.connection.deadline(is_reading);
-            let deadline = self.intake.deadline().map_or(deadline, |other| deadline.min(other));
+            let deadline =
+                self.intake.deadline(self.connection.is_stuck()).map_or(deadline, |other| deadline.min(other));
             // Deadlines move away with each frame. The timer is left where it is, and if it ends early nothing is due.
             if timer.is_elapsed() || timer.deadline() > deadline.into() {
                 timer.as_mut().reset(deadline.into());
@@ -209,6 +211,7 @@ impl Socket {
                     moved += bytes;
                     self.effort.moved(bytes);
                     self.connection.wrote(bytes, Instant::now());
+                    self.intake.wrote(bytes);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.connection.compact();
@@ -227,6 +230,9 @@ impl Socket {
     fn check_deadlines(&mut self) -> Result<(), Close> {
         let now = Instant::now();
         self.connection.check_deadlines(self.may_read(), now)?;
+        if self.intake.is_left_unread(self.connection.is_stuck(), now) {
+            return Err(hardly_reads());
+        }
         if self.intake.is_overdue(now) {
             let detail = "a large frame came too slowly while others waited for its room; send smaller ones".to_owned();
             return Err(Close { code: Code::Overloaded, detail });

@@ -101,6 +101,9 @@ const BEGIN_ROWS: usize = 4;
 const ROUTE_STEPS: usize = 512;
 /// What it counts, in rows, to set a namespace, a group or an exchange up or take it down.
 const SET_UP_ROWS: usize = 32;
+/// The same of a binding, of which a turn takes two: it may be a copy more of each message in the lane, which were weighed
+/// before.
+const BIND_ROWS: usize = PUBLISHING_TURN / 2 / ROW_WEIGHT;
 
 impl Request {
     /// What the request counts in a lane: roughly the bytes of memory that it holds, and those of the rows that are looked
@@ -349,10 +352,12 @@ fn looked_up(command: &Command) -> LookedUp {
         | Command::GroupDelete { .. }
         | Command::ExchangeCreate { .. }
         | Command::ExchangeDelete { .. }
-        | Command::Bind { .. }
         | Command::Unbind { .. } => LookedUp { rows: SET_UP_ROWS, answer: 0 },
+        Command::Bind { .. } => LookedUp { rows: BIND_ROWS, answer: 0 },
         // Its copies are made in its turn; and it is routed anew where its exchange is another by then.
-        Command::Route(route) => LookedUp { rows: route.steps / ROUTE_STEPS + route.copies / ROW_WEIGHT, answer: 0 },
+        Command::Route(route) => {
+            LookedUp { rows: route.steps / ROUTE_STEPS + route.copies.held_bytes() / ROW_WEIGHT, answer: 0 }
+        }
         Command::Look(Look { which: LookWhich::One(_), .. })
         | Command::DeadLook { .. }
         | Command::Publish(_)
@@ -560,7 +565,7 @@ mod tests {
         // Nor are its copies there before that.
         let waits = |route: &Route| Request::Command(Ticket(1), Command::Route(route.clone()), 0).while_it_waits();
         let (before, copies) = (waits(&route), PUBLISHING_TURN);
-        (route.steps, route.copies) = (0, copies);
+        (route.steps, route.copies.names) = (0, copies);
         assert!(turn(&route) <= 1 && waits(&route) == before);
     }
 

@@ -13,6 +13,8 @@ mod takeover;
 const PINGS: u32 = 20_000;
 /// Connections that a broker of these tests has at most.
 const CLIENTS: usize = 2;
+/// All that waits is found where it goes.
+const ALL: (usize, bool) = (usize::MAX, true);
 
 /// A client that connects.
 fn connect(broker: &Broker, now: Instant) -> Connection {
@@ -47,7 +49,7 @@ fn who_waits_for_many_answers_asks_for_more_than_little() {
         encode_request(request, 5, &mut bytes);
         let whole = bytes.len();
         connection.hear((&mut BytesMut::from(&bytes[..]), whole), 2, now).unwrap();
-        connection.submit().unwrap();
+        connection.submit(ALL).unwrap();
         connection.waits_for_much()
     };
     assert!(!hears(&Asked::Hello { version: VERSION, client: String::new() }));

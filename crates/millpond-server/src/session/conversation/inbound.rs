@@ -13,8 +13,7 @@ use crate::session::open::{Kind, MANAGE_OPEN_MAX, NAMES_MAX, OPEN_MAX, Open};
 use crate::session::outbox::Close;
 use crate::session::room::SMALL;
 use crate::session::ticket::{UNANSWERED, ticket};
-use crate::session::turns::frames_of;
-use crate::writer::{BURYING, FINISHING, OF_CONNECTIONS, Request};
+use crate::writer::{BURYING, FINISHING, OF_CONNECTIONS, PUBLISHING, Request};
 
 /// How long a session may be resumed unless its client says.
 const RESUME_DEFAULT: Millis = Millis::seconds(10);
@@ -160,14 +159,6 @@ impl Conversation {
         Ok(())
     }
 
-    /// Whether it may take as long as a turn to take a frame in.
-    pub(crate) fn may_take_long(&self, request: &frame::Request<Block>) -> bool {
-        match request {
-            frame::Request::Route(route) => self.shared.known.takes_long(&route.namespace, &route.exchange),
-            _ => false,
-        }
-    }
-
     /// A frame was refused by the codec and is off the buffer.
     pub(crate) fn refused(&mut self, correlation: u32, code: Code, detail: String, credit: u32) -> Result<(), Close> {
         if credit > 0 {
@@ -234,11 +225,7 @@ impl Conversation {
             return Ok(());
         }
         let is_asked = match convert::route(route) {
-            Ok(mut route) => {
-                self.shared.known.resolve(&mut route, self.shared.hash_key);
-                self.routed += frames_of(&route);
-                self.ask(correlation, Kind::Publish { bytes, silent }, Command::Route(route))
-            }
+            Ok(route) => self.ask(correlation, Kind::Publish { bytes, silent }, Command::Route(route)),
             Err(Refusal { code, detail }) => {
                 self.answer_at_once(Response::Error { code, detail }, correlation);
                 false
@@ -421,14 +408,16 @@ impl Conversation {
             self.outbox.buries();
         }
         let answer = Request::answer(&command);
+        let comes_behind_routes = lane == PUBLISHING && (self.routes.are_any() || matches!(command, Command::Route(_)));
         let request = Request::Command(ticket(self.number, index), command, self.buffer);
         let is_lengthy = answer > SMALL;
         if is_lengthy || lane != FINISHING {
             self.holding[lane] += request.while_it_waits();
         }
-        match is_lengthy {
-            true => self.lengthy.push(index, answer, (lane, request)),
-            false => self.lanes[lane].push_back(request),
+        match (is_lengthy, comes_behind_routes) {
+            (true, _) => self.lengthy.push(index, answer, (lane, request)),
+            (false, true) => self.routes.push(request),
+            (false, false) => self.lanes[lane].push_back(request),
         }
     }
 
@@ -436,8 +425,7 @@ impl Conversation {
     /// others for the client to take them, for then whoever waits for room would do so too.
     pub(crate) fn go_on_at_length(&mut self) {
         if self.reading.is_none() {
-            let is_read = self.has_room() && self.outbox.told() <= SMALL;
-            let Some((lane, request)) = self.lengthy.next(is_read, self.out.unwritten()) else { return };
+            let Some((lane, request)) = self.lengthy.next(self.is_read(), self.out.unwritten()) else { return };
             if lane == FINISHING {
                 // While anything waits there, nothing more is read.
                 self.holding[lane] -= request.while_it_waits();

@@ -17,12 +17,14 @@ use std::time::Instant;
 use crate::session::room::{Held, Room, Turn};
 use crate::writer::{LOOKING, Request};
 
-/// One part in so many of the room is for looks.
-const FOR_LOOKS: usize = 4;
+/// One part in so many of the room is for looks, and as much for the topics that messages were routed to.
+const PART: usize = 4;
 
 /// Room for the rows of all connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Rooms {
+    /// For the answers of [messages for exchanges](super::routes).
+    pub(crate) routes: Arc<Room>,
     looks: Arc<Room>,
     others: Arc<Room>,
 }
@@ -30,8 +32,9 @@ pub(crate) struct Rooms {
 impl Rooms {
     /// Divides so many bytes.
     pub(crate) fn new(bytes: usize) -> Rooms {
-        let looks = bytes / FOR_LOOKS;
-        Rooms { looks: Room::new(looks), others: Room::new(bytes - looks) }
+        let part = bytes / PART;
+        let [routes, looks] = [part; 2].map(Room::new);
+        Rooms { routes, looks, others: Room::new(bytes - 2 * part) }
     }
 
     /// That of the requests of a lane.
@@ -157,7 +160,7 @@ mod tests {
     use crate::writer::FINISHING;
 
     fn asked(room: &Arc<Room>, places: u32) -> Lengthy {
-        asked_in(FINISHING, &Rooms { looks: Room::new(0), others: room.clone() }, places)
+        asked_in(FINISHING, &Rooms { routes: Room::new(0), looks: Room::new(0), others: room.clone() }, places)
     }
 
     fn asked_in(lane: usize, rooms: &Rooms, places: u32) -> Lengthy {

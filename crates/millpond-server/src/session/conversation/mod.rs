@@ -8,6 +8,7 @@ mod ending;
 mod inbound;
 pub(super) mod lengthy;
 mod outbound;
+pub(super) mod routes;
 mod sending;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use crate::writer::{BURYING, FINISHING, FORWARDING, LANES, LOOKING, Request};
 use ending::Ending;
 use lengthy::Lengthy;
 pub(crate) use outbound::Telling;
+use routes::Routes;
 use sending::Sending;
 
 /// A connection without a frame for so long is closed. Long enough that a ping every 20 s keeps it, short enough that
@@ -66,8 +68,6 @@ pub(crate) struct Conversation {
     /// The namespace that it uses as it last asked, and in which epoch that was.
     used: Option<(u64, NamespaceName)>,
     credit: PublishCredit,
-    /// How many frames would have taken as long as it took to find where messages go, since that was asked last.
-    routed: usize,
     /// Outputs that are not bytes yet, in order.
     backlog: VecDeque<Out>,
     /// The first of them, while its messages are read from the disk.
@@ -79,6 +79,8 @@ pub(crate) struct Conversation {
     draining: bool,
     /// Requests that are answered at length.
     pub(crate) lengthy: Lengthy,
+    /// Messages for exchanges, and what publishes behind them.
+    pub(crate) routes: Routes,
     /// Bytes of the buffer that frames are taken out of.
     pub(crate) buffer: usize,
     /// Commands that wait for room in the writer's lanes.
@@ -130,6 +132,7 @@ impl Conversation {
             number,
             sending: Sending::new(shared.sending.clone()),
             lengthy: Lengthy::new(shared.lengthy.clone()),
+            routes: Routes::new(shared.lengthy.routes.clone()),
             shared,
             outbox,
             goodbye: Some(goodbye),
@@ -142,7 +145,6 @@ impl Conversation {
             consumers: Vec::new(),
             used: None,
             credit: PublishCredit::default(),
-            routed: 0,
             backlog: VecDeque::new(),
             reading: None,
             has_more_to_say: false,
@@ -163,7 +165,9 @@ impl Conversation {
     /// Whether it has more requests without an answer than a few that ask one after the other, or has some that found no room.
     /// Receives wait for messages, and for nobody's turn.
     pub(crate) fn waits_for_much(&self) -> bool {
-        self.open.beside_receives() > LITTLE_OPEN || self.lanes.iter().any(|lane| !lane.is_empty())
+        self.open.beside_receives() > LITTLE_OPEN
+            || self.routes.are_any()
+            || self.lanes.iter().any(|lane| !lane.is_empty())
     }
 
     /// Whether the connection was asked to end, and all that it was asked is answered. Receives that wait are not
@@ -209,11 +213,6 @@ impl Conversation {
         Wrong { receipts: self.outbox.take_wrong_receipts(), sessions: std::mem::take(&mut self.wrong_sessions) }
     }
 
-    /// How many frames would have taken as long as the routing of messages since this was asked last.
-    pub(crate) fn take_routed(&mut self) -> usize {
-        std::mem::take(&mut self.routed)
-    }
-
     /// When the session is lost unless a heartbeat comes.
     pub(crate) fn heartbeat_deadline(&self) -> Option<Instant> {
         self.session.as_ref().map(|session| session.heartbeat + session.resume)
@@ -235,6 +234,7 @@ impl Conversation {
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.out.wrote(bytes);
         self.lengthy.written(bytes);
+        self.routes.written(bytes);
         self.sending.written(bytes, self.out.is_empty() && self.reading.is_none());
     }
 

@@ -68,6 +68,11 @@ impl Conversation {
         self.out.total() < OUT_ENOUGH
     }
 
+    /// Whether the client takes its answers, so that those of further requests would not wait behind them.
+    pub(super) fn is_read(&self) -> bool {
+        self.has_room() && self.outbox.told() <= SMALL
+    }
+
     /// Takes over what is in the outbox; false if nothing is.
     fn collect(&mut self) -> bool {
         let mut items = Vec::new();
@@ -102,7 +107,8 @@ impl Conversation {
 
     /// Resolves when messages that are being read are there, or the room that they wait for; never, if neither is to come.
     pub(crate) fn poll_reading(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Close>> {
-        if self.sending.poll(context).is_ready() || self.lengthy.poll(context).is_ready() {
+        let has_room = self.sending.poll(context).is_ready() || self.lengthy.poll(context).is_ready();
+        if has_room || self.routes.poll(context).is_ready() {
             return Poll::Ready(Ok(()));
         }
         let Some(reading) = &mut self.reading else { return Poll::Pending };
@@ -146,6 +152,7 @@ impl Conversation {
             }
             Out::Reply { index, reply } => {
                 self.lengthy.answered(index);
+                self.routes.answered(index);
                 if let Some(open) = self.open.remove(index) {
                     self.answer(open, reply);
                 }

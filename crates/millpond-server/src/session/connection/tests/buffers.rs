@@ -37,7 +37,7 @@ fn what_waits_is_copied_where_it_is_a_small_part_of_its_buffer() {
         before.iter().all(|run| is_part(&run.block) && is_part(run.topic.as_bytes())),
         "what may go on is not copied"
     );
-    connection.submit().unwrap();
+    connection.submit(ALL).unwrap();
     let after = forwards(&connection);
     assert_eq!(after, before, "the same in other places");
     assert_eq!(after.iter().map(|run| is_part(&run.block)).collect::<Vec<_>>(), [false, true, false]);

@@ -31,7 +31,7 @@ fn wait_until_the_client_reads(asked: Vec<Asked>, waiting: [usize; 3]) {
     (0..PINGS).for_each(|_| encode_request(&Asked::Ping, 5, &mut bytes));
     let room = shared.sending.try_take(usize::MAX).expect("nobody else has any");
     connection.hear((&mut BytesMut::from(&bytes[..]), bytes.len()), usize::MAX, now).unwrap();
-    connection.submit().unwrap();
+    connection.submit(ALL).unwrap();
     let waits = |connection: &Connection| {
         [FINISHING, BURYING, FORWARDING].map(|lane| connection.conversation.lanes[lane].len())
     };
@@ -41,7 +41,7 @@ fn wait_until_the_client_reads(asked: Vec<Asked>, waiting: [usize; 3]) {
         let bytes = connection.say(now).unwrap().len();
         connection.wrote(bytes, now);
     }
-    connection.submit().unwrap();
+    connection.submit(ALL).unwrap();
     assert_eq!(waits(&connection), [0, 0, 0]);
     drop(connection);
     broker.shutdown().unwrap();

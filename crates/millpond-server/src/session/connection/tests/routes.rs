@@ -1,6 +1,10 @@
 //! Messages that take long to route, one of which may come in a few bytes.
 
-use millpond_core::command::{Command, PublishRun};
+use std::ops::Range;
+use std::task::Waker;
+use std::time::Duration;
+
+use millpond_core::command::Command;
 use millpond_protocol::{Level, Route};
 use millpond_types::limits::{BINDINGS_MAX, ROUTING_WORDS_MAX};
 use millpond_types::{
@@ -8,6 +12,7 @@ use millpond_types::{
 };
 
 use super::*;
+use crate::memory::MEMORY_MIN;
 use crate::session::turns::Length;
 
 /// With two hundred of them in a turn, everybody else waited for eight seconds.
@@ -15,73 +20,131 @@ use crate::session::turns::Length;
 fn a_message_that_is_long_to_route_has_a_turn_of_its_own() {
     let directory = tempfile::tempdir().unwrap();
     let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
-    let now = Instant::now();
     bind(&broker, "few", 1);
     bind(&broker, "many", BINDINGS_MAX);
-    let mut connection = connect(&broker, now);
-    let mut input = routes("many", 3);
-    let mut hears = |connection: &mut Connection| {
-        let whole = input.capacity();
-        let taken = connection.hear((&mut input, whole), Length::WHOLE.frames, now).unwrap();
-        (taken, connection.conversation.lanes[PUBLISHING].len(), connection.waits_for_turn())
-    };
+    let whole = Length::WHOLE.frames;
+    let mut connection = connect(&broker, Instant::now());
+    hear(&mut connection, routes("many", Level::None, 3));
     // Nobody knows how long it takes before the first is there.
-    let (taken, waiting, waits) = hears(&mut connection);
-    assert!(taken > Length::WHOLE.frames && waiting == 1 && !waits, "{taken} {waiting}");
-    assert!(connection.takes_frames() && !connection.may_read());
-    assert_eq!(hears(&mut connection), (0, 1, true));
-    assert!(connection.takes_frames() && !connection.may_read());
-    let (taken, waiting, waits) = hears(&mut connection);
-    assert!(taken > Length::WHOLE.frames && waiting == 2 && !waits, "{taken} {waiting}");
-    assert_eq!(hears(&mut connection), (0, 2, true), "each of them waits");
-    assert_eq!(hears(&mut connection).1, 3);
-    assert!(!connection.takes_frames() && connection.may_read());
+    assert!(connection.submit((whole, false)).unwrap() > whole);
+    for left in [1, 0] {
+        assert!(connection.waits_for_turn());
+        assert_eq!(connection.submit((whole, false)).unwrap(), 0, "each of the others waits");
+        assert!(connection.submit((whole, true)).unwrap() > whole);
+        assert_eq!(connection.conversation.routes.waiting().len(), left);
+    }
+    assert!(!connection.waits_for_turn() && connection.may_read());
     drop(connection);
 
     // Who comes anew has none for nothing.
-    let mut other = connect(&broker, now);
-    let mut input = routes("many", 1);
-    let whole = input.capacity();
-    assert_eq!(other.hear((&mut input, whole), usize::MAX, now).unwrap(), 1, "that it is there");
-    assert!(other.waits_for_turn() && other.conversation.lanes[PUBLISHING].is_empty());
+    let mut other = connect(&broker, Instant::now());
+    hear(&mut other, routes("many", Level::None, 1));
+    assert_eq!(other.submit((whole, false)).unwrap(), 0);
+    assert!(other.waits_for_turn());
     drop(other);
 
-    let mut short = connect(&broker, now);
-    let mut input = routes("few", 100);
-    let whole = input.capacity();
-    assert_eq!(short.hear((&mut input, whole), Length::WHOLE.frames, now).unwrap(), 201, "a little more than others");
-    assert_eq!(short.conversation.lanes[PUBLISHING].len(), 100);
+    let mut short = connect(&broker, Instant::now());
+    hear(&mut short, routes("few", Level::None, 10));
+    assert_eq!(short.submit((6, false)).unwrap(), 6, "as many as may be found, each as a frame");
+    assert!(short.waits_for_turn());
+    assert_eq!(short.submit((6, false)).unwrap(), 4);
+    assert!(!short.waits_for_turn());
     drop(short);
     broker.shutdown().unwrap();
 }
 
-/// With five thousand of them, of 46 bytes each, a broker of 64 MiB took 741.
+/// With five thousand of them, of 46 bytes each, a broker of 64 MiB took 741, and 123 with the answers alone.
 #[test]
-fn copies_of_a_message_that_waits_are_not_made_yet() {
+fn few_messages_to_very_many_topics_are_answered_at_a_time() {
+    const MESSAGES: usize = 80;
+    let directory = tempfile::tempdir().unwrap();
+    let options = BrokerOptions { memory: MEMORY_MIN, ..BrokerOptions::default() };
+    let broker = Broker::open(directory.path(), options).unwrap();
+    fan_out(&broker, 0..BINDINGS_MAX);
+    let room = broker.shared().lengthy.routes.clone();
+    let all = room.free();
+    let [mut idle, mut other] = [(); 2].map(|()| connect(&broker, Instant::now()));
+    hear(&mut idle, routes("all", Level::Durable, MESSAGES));
+    let held: usize = idle.conversation.holding.iter().sum();
+    assert!(held < MESSAGES * 1000, "{held} bytes");
+    let sent = |connection: &mut Connection| MESSAGES - connection.conversation.routes.waiting().len();
+    let begin = Instant::now();
+    // There is no room for more than the first bytes of it, and nobody takes those.
+    let sending = broker.shared().sending.try_take(usize::MAX).expect("nobody else has any");
+    while idle.conversation.outbox.told() <= SMALL {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        idle.submit(ALL).unwrap();
+        idle.say(begin).unwrap();
+    }
+    (0..10).for_each(|_| _ = idle.submit(ALL).unwrap());
+    let most = sent(&mut idle);
+    assert!((1..5).contains(&most) && room.free() < all, "{most} of which none is read, and {} is free", room.free());
+
+    // Another one waits for the first to read, and no longer than a while.
+    let rest = room.try_take(room.free());
+    hear(&mut other, routes("all", Level::Durable, MESSAGES));
+    other.submit(ALL).unwrap();
+    assert_eq!(sent(&mut other), 0);
+    let is_closed = |connection: &mut Connection, after| connection.check_deadlines(true, begin + after).is_err();
+    assert!(!is_closed(&mut idle, Duration::ZERO) && is_closed(&mut idle, Duration::from_secs(11)));
+    drop((idle, rest, sending));
+
+    let (mut said, mut decoder, mut answers) = (BytesMut::new(), Decoder::default(), 0);
+    while answers < MESSAGES {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{answers} answers, and no more");
+        _ = other.poll(&mut Context::from_waker(Waker::noop()));
+        other.submit(ALL).unwrap();
+        let next = other.say(Instant::now()).unwrap();
+        said.extend_from_slice(next);
+        let bytes = next.len();
+        other.wrote(bytes, Instant::now());
+        while let Some(Incoming { frame, .. }) = decoder.next_response(&mut said).unwrap() {
+            let Response::Routed { topics, .. } = frame else { continue };
+            assert_eq!(topics.len(), BINDINGS_MAX);
+            answers += 1;
+        }
+    }
+    assert_eq!(room.free(), all);
+    drop(other);
+    broker.shutdown().unwrap();
+}
+
+#[test]
+fn where_a_message_goes_is_found_anew_if_its_exchange_changes_while_it_waits() {
     let directory = tempfile::tempdir().unwrap();
     let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
-    let now = Instant::now();
-    let all = |at: usize| (format!("t{at}"), Condition::Always);
-    make(&broker, "all", ExchangeKind::Fanout, (0..BINDINGS_MAX).map(all));
-    let mut connection = connect(&broker, now);
-    let mut input = routes("all", 80);
-    let whole = input.capacity();
-    while !input.is_empty() || connection.has_frames() {
-        connection.hear((&mut input, whole), usize::MAX, now).unwrap();
-    }
-    assert_eq!(connection.conversation.lanes[PUBLISHING].len(), 80);
-    let held: usize = connection.conversation.lanes[PUBLISHING].iter().map(memory).sum();
-    assert!(held < 80 * 1000, "{held}");
-    assert!(connection.conversation.holding[PUBLISHING] >= held);
+    fan_out(&broker, 0..200);
+    let mut connection = connect(&broker, Instant::now());
+    let room = broker.shared().lengthy.routes.try_take(usize::MAX).expect("nobody else has any");
+    hear(&mut connection, routes("all", Level::Durable, 1));
+    connection.submit(ALL).unwrap();
+    let found = |connection: &mut Connection| match connection.conversation.routes.waiting().front() {
+        Some(Request::Command(_, Command::Route(route), _)) => route.copies.count,
+        other => unreachable!("{} waits", other.is_some()),
+    };
+    assert_eq!(found(&mut connection), 200, "it waits for room");
+    fan_out(&broker, 200..BINDINGS_MAX);
+    connection.submit(ALL).unwrap();
+    assert_eq!(found(&mut connection), BINDINGS_MAX);
+    drop(room);
+    _ = connection.poll(&mut Context::from_waker(Waker::noop()));
+    connection.submit(ALL).unwrap();
+    assert!(connection.conversation.routes.waiting().is_empty(), "and then it has gone");
     drop(connection);
     broker.shutdown().unwrap();
 }
 
-/// What is a route's own of the memory that it takes, counted again.
-fn memory(request: &Request) -> usize {
-    let Request::Command(_, Command::Route(route), _) = request else { unreachable!("only these were asked") };
-    assert!(route.copies > BINDINGS_MAX * size_of::<PublishRun>() && route.refusal.is_none());
-    size_of_val(&route.publish.runs[..]) + size_of_val(&route.taken[..])
+/// All of it is taken in.
+fn hear(connection: &mut Connection, mut input: BytesMut) {
+    let whole = input.capacity();
+    connection.hear((&mut input, whole), usize::MAX, Instant::now()).unwrap();
+    assert!(input.is_empty() && !connection.has_frames());
+}
+
+/// So many bindings of an exchange that has one for each topic.
+fn fan_out(broker: &Broker, topics: Range<usize>) {
+    let all = |at: usize| (format!("t{at}"), Condition::Always);
+    make(broker, "all", ExchangeKind::Fanout, topics.map(all));
 }
 
 /// An exchange with so many patterns that fit nearly.
@@ -97,7 +160,8 @@ fn make(broker: &Broker, exchange: &str, kind: ExchangeKind, bindings: impl Iter
     let (namespace, exchange) = (NamespaceName::default(), ExchangeName::try_from(exchange).unwrap());
     let (name, unroutable) = (exchange.clone(), Unroutable::Drop);
     let make = Command::ExchangeCreate { namespace: namespace.clone(), name, kind, unroutable };
-    broker.call(make).wait().unwrap();
+    // It may be there.
+    _ = broker.call(make).wait();
     let bind = |(target, condition): (String, Condition)| {
         let binding = Binding { condition, target: TopicName::try_from(&*target).unwrap() };
         broker.call(Command::Bind { namespace: namespace.clone(), exchange: exchange.clone(), binding })
@@ -106,13 +170,13 @@ fn make(broker: &Broker, exchange: &str, kind: ExchangeKind, bindings: impl Iter
     calls.into_iter().for_each(|call| drop(call.wait().unwrap()));
 }
 
-/// Behind a hello.
-fn routes(exchange: &str, count: usize) -> BytesMut {
+/// Messages, behind a hello.
+fn routes(exchange: &str, level: Level, count: usize) -> BytesMut {
     let mut message = Vec::new();
     block::push(&mut message, b"", &[], b"m").unwrap();
     let route = Asked::Route(Route {
         namespace: NamespaceName::default(),
-        level: Level::None,
+        level,
         producer: None,
         exchange: ExchangeName::try_from(exchange).unwrap(),
         key: RoutingKey::try_from(&*["a"; ROUTING_WORDS_MAX].join(".")).unwrap(),

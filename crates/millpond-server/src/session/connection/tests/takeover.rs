@@ -50,7 +50,7 @@ fn hear(connection: &mut Connection, request: Asked) {
 
 fn ask(connection: &mut Connection, request: Asked) {
     hear(connection, request);
-    connection.submit().unwrap();
+    connection.submit(ALL).unwrap();
 }
 
 fn begin() -> Asked {
@@ -77,7 +77,7 @@ fn a_consumer_is_not_attached_behind_the_takeover_of_its_session() {
     ask(&mut old, begin());
     ask(&mut new, begin());
     hear(&mut old, attach());
-    assert_eq!(old.submit().err().map(|close| close.code), Some(Code::SessionUnknown));
+    assert_eq!(old.submit(ALL).err().map(|close| close.code), Some(Code::SessionUnknown));
     assert!(rig.is_free(Millis::ZERO), "nobody has asked for it on the connection that has the session");
     rig.end([old, new]);
 }
@@ -89,7 +89,7 @@ fn a_session_does_not_begin_on_a_connection_that_another_has_taken_it_from() {
     hear(&mut old, begin());
     ask(&mut new, begin());
     ask(&mut new, attach());
-    assert!(old.submit().is_err());
+    assert!(old.submit(ALL).is_err());
     assert!(!rig.is_free(Millis::ZERO), "the consumer stays attached");
     rig.end([old, new]);
 }
@@ -102,7 +102,7 @@ fn a_session_is_not_ended_behind_its_takeover() {
     hear(&mut old, Asked::SessionEnd);
     ask(&mut new, begin());
     ask(&mut new, attach());
-    assert!(old.submit().is_err());
+    assert!(old.submit(ALL).is_err());
     assert!(!rig.is_free(Millis::ZERO), "the session goes on where it was resumed");
     rig.end([old, new]);
 }

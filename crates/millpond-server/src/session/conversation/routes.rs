@@ -1,0 +1,203 @@
+//! Messages for exchanges, until they go to the writer.
+//!
+//! A few bytes may go to a thousand topics, and take as long as a thousand frames to find them. So where a message goes is found
+//! right before it does, when all that came before it has gone: what waits is as small as it came, and few bindings change
+//! until the writer has it. One that may take long to find its way has a turn for itself ([`crate::session::turns`]).
+//!
+//! Its answer names all of these topics. Whose answers take more than a little together has room for them before the writer
+//! has the message, and until they are bytes: of a client that does not read no more are published, and it is closed if others
+//! wait for the room. What else publishes waits behind them, for a producer's batches have an order.
+
+use std::collections::{HashMap, VecDeque};
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use millpond_core::command::{Command, Route};
+
+use super::Conversation;
+use crate::session::room::{Held, Room, SMALL, Turn};
+use crate::session::ticket::parts;
+use crate::session::turns::frames_of;
+use crate::writer::{PUBLISHING, Request};
+
+pub(crate) struct Routes {
+    room: Arc<Room>,
+    /// The first of them is a message for an exchange.
+    waiting: VecDeque<Request>,
+    /// Bytes of the answers of those at the writer, by their places.
+    open: HashMap<u32, usize>,
+    /// All of them together.
+    answers: usize,
+    /// Room for them, where they take more than a little.
+    held: Option<Held>,
+    turn: Option<Turn>,
+    /// How many frames would have taken as long as it took to find where they go, since that was asked last.
+    found: usize,
+    is_stuck: bool,
+}
+
+impl Routes {
+    pub(crate) fn new(room: Arc<Room>) -> Routes {
+        let (waiting, open) = (VecDeque::new(), HashMap::new());
+        Routes { room, waiting, open, answers: 0, held: None, turn: None, found: 0, is_stuck: false }
+    }
+
+    /// Whether what publishes has to wait behind others here.
+    pub(super) fn are_any(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub(super) fn push(&mut self, request: Request) {
+        self.waiting.push_back(request);
+    }
+
+    /// Those that wait, to be [copied](Request::waits).
+    pub(crate) fn waiting(&mut self) -> &mut VecDeque<Request> {
+        &mut self.waiting
+    }
+
+    /// Takes room for one more answer, if there is some: whoever has room waits for no more of it.
+    fn take_room(&mut self, place: u32, bytes: usize) -> bool {
+        let all = self.answers + bytes;
+        if all > SMALL {
+            let has_room = match &mut self.held {
+                // The largest answer has all of the room when it is alone.
+                Some(held) => self.answers == 0 || all <= self.room.bytes() && held.try_extend(all),
+                None if self.turn.is_some() => false,
+                None => {
+                    self.held = self.room.try_take(all);
+                    self.held.is_some()
+                }
+            };
+            if !has_room {
+                if self.held.is_none() && self.turn.is_none() {
+                    self.turn = Some(self.room.wait(all));
+                }
+                return false;
+            }
+        }
+        self.answers = all;
+        self.open.insert(place, bytes);
+        true
+    }
+
+    /// The answer of the request in this place became bytes, or none is to come.
+    pub(super) fn answered(&mut self, place: u32) {
+        let Some(bytes) = self.open.remove(&place) else { return };
+        self.answers -= bytes;
+        match &mut self.held {
+            Some(held) if self.answers > SMALL => held.shrink(self.answers),
+            held => *held = None,
+        }
+    }
+
+    /// Resolves when there is room for the next answer; never if none waits for it.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(turn) = &mut self.turn else { return Poll::Pending };
+        let Poll::Ready(held) = turn.poll(context) else { return Poll::Pending };
+        (self.turn, self.held) = (None, Some(held));
+        Poll::Ready(())
+    }
+
+    /// The client took so many bytes.
+    pub(super) fn written(&mut self, bytes: usize) {
+        self.held.iter_mut().for_each(|held| held.used(bytes));
+    }
+
+    /// When [`Routes::is_overdue`] is to be asked, if its answers wait for the client.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.held.as_ref().map(Held::look)
+    }
+
+    /// Whether the client hardly reads while its answers wait, as `is_stuck` says that they do now, and others for the room.
+    pub(crate) fn is_overdue(&mut self, is_stuck: bool, now: Instant) -> bool {
+        let was_stuck = mem::replace(&mut self.is_stuck, is_stuck);
+        let Some(held) = self.held.as_mut().filter(|_| is_stuck) else { return false };
+        if !was_stuck {
+            held.begin(now);
+        }
+        held.is_overdue(now)
+    }
+}
+
+impl Conversation {
+    /// Lets the next of what waits here go into its lane, if that is empty; whether one did. How much may be found without a
+    /// turn is left to `most`, in frames that take as long; in a turn one more is found, however long that takes.
+    pub(crate) fn go_on_routed(&mut self, (most, has_turn): (usize, bool)) -> bool {
+        if !self.routes.are_any() || !self.lanes[PUBLISHING].is_empty() {
+            return false;
+        }
+        if self.is_next_to_be_found() {
+            let is_in_time = self.routes.found < most && !self.takes_long();
+            if !is_in_time && !(has_turn && self.routes.found == 0) {
+                return false;
+            }
+            self.find();
+        }
+        let (is_read, routes) = (self.is_read(), &mut self.routes);
+        if let Some((place, route)) = routed(&routes.waiting) {
+            let bytes = route.copies.named_bytes();
+            if !is_read {
+                // It waits for its client, and for no room before that. What it was given it has for an answer of before.
+                routes.turn = None;
+                routes.held.take_if(|_| routes.answers <= SMALL);
+                return false;
+            }
+            if !routes.take_room(place, bytes) {
+                return false;
+            }
+        }
+        let next = self.routes.waiting.pop_front().expect("there are some");
+        self.lanes[PUBLISHING].push_back(next);
+        true
+    }
+
+    /// A message that has found no room in its lane, and whose exchange is another one by now, is found its way anew.
+    pub(crate) fn take_back_routed(&mut self) {
+        let Some((place, route)) = routed(&self.lanes[PUBLISHING]) else { return };
+        if !self.shared.known.is_current(route) {
+            self.routes.answered(place);
+            let request = self.lanes[PUBLISHING].pop_front().expect("it was just looked at");
+            self.routes.waiting.push_front(request);
+        }
+    }
+
+    /// Whether the next message waits for a turn, to be found its way.
+    pub(crate) fn waits_for_turn(&self) -> bool {
+        self.routes.are_any() && self.lanes[PUBLISHING].is_empty() && self.is_next_to_be_found()
+    }
+
+    /// How many frames would have taken as long as it took to find where messages go since this was asked last.
+    pub(crate) fn take_found(&mut self) -> usize {
+        mem::take(&mut self.routes.found)
+    }
+
+    fn is_next_to_be_found(&self) -> bool {
+        routed(&self.routes.waiting).is_some_and(|(_, route)| !self.shared.known.is_current(route))
+    }
+
+    fn takes_long(&self) -> bool {
+        routed(&self.routes.waiting).is_some_and(|(_, route)| self.shared.known.takes_long(route))
+    }
+
+    fn find(&mut self) {
+        let request = self.routes.waiting.front_mut().expect("there is one");
+        let before = request.while_it_waits();
+        if let Request::Command(_, Command::Route(route), _) = request {
+            self.shared.known.resolve(route, self.shared.hash_key);
+            self.routes.found += frames_of(route).max(1);
+        }
+        self.holding[PUBLISHING] += request.while_it_waits();
+        self.holding[PUBLISHING] -= before;
+    }
+}
+
+/// The first of these, with its place, if it is a message for an exchange.
+fn routed(requests: &VecDeque<Request>) -> Option<(u32, &Route)> {
+    match requests.front() {
+        Some(Request::Command(ticket, Command::Route(route), _)) => Some((parts(*ticket).1, route)),
+        _ => None,
+    }
+}
