@@ -187,6 +187,7 @@ impl Core {
     /// What edges have to know by now. The shell drains it, and tells them before any output of the turn.
     pub fn notices(&mut self) -> &mut Vec<Notice> {
         self.state.notify_rebound();
+        self.state.notify_held();
         &mut self.state.notices
     }
 

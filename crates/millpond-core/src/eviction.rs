@@ -87,10 +87,15 @@ impl Core {
         self.is_crowded
     }
 
-    /// Whether topics that starts of groups have still to come to leave too little room for others. Then publishes and forwards
-    /// are better held back until these have gone on.
+    /// Whether topics that starts of groups have still to come to leave too little room for others. Then publishes and forwards to
+    /// their namespaces are [held](crate::output::Notice::Held) until these have gone on.
     pub fn do_starts_hold_too_much(&self) -> bool {
         self.state.residents.hold_too_much()
+    }
+
+    /// Whether they leave so little that nothing is better published at all.
+    pub fn do_starts_hold_nearly_all(&self) -> bool {
+        self.state.residents.hold_nearly_all()
     }
 
     /// Lets topics leave until the others have room, or enough of them have left for one time. True if there is more to
@@ -128,7 +133,7 @@ impl Core {
         // Only when each of them was looked at: what happens to be oldest may be what was leased in one go.
         let can_none_leave = self.stayed >= self.state.topics.len();
         self.is_crowded = can_none_leave && self.state.residents.bytes > self.state.residents.room_for_busy();
-        self.dispatcher.reach.hold_back(self.is_crowded);
+        self.dispatcher.reach.hold_back(self.is_crowded || self.state.residents.are_many_over());
         self.is_over_room() && !can_none_leave
     }
 

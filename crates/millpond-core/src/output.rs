@@ -151,6 +151,9 @@ pub enum Notice {
         /// As it is now; `None` if it is gone.
         exchange: Option<Arc<Exchange>>,
     },
+    /// What publishes to these namespaces has to wait, and nothing else of before: topics that groups which start there have still to
+    /// come to take half of the room.
+    Held(Vec<NamespaceName>),
 }
 
 /// Bytes of the journal that hold messages in block form.

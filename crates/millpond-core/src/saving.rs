@@ -7,16 +7,18 @@
 //! A finish waits for nothing. So what is saved goes *aside*, ready in the place that its sequence gives it, for some of the
 //! line of the group's topic may be on the disk; and a topic that a start has still to come to stays in memory, so that one that
 //! is not there does not exist: a start of the broker loads them all. How much they may be has a bound, half of the room for
-//! topics: where they take that, publishes and forwards wait, and nothing is delivered in the namespace, until the start has gone
-//! on. It waits for none of these, so that is not for ever.
+//! topics: where they take that, publishes and forwards to the namespace wait, and nothing is delivered in it, until the start has
+//! gone on. It waits for none of these, so that is not for ever.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use millpond_types::{Coalesce, Priority, Sequence, TopicName};
 
 use crate::Core;
 use crate::decide::coalesce::{Version, Waiting};
-use crate::fact::{CopiedRun, Fact, FactLog, GroupNumber, Victims};
+use crate::fact::{CopiedRun, Fact, FactLog, GroupNumber, NamespaceNumber, Victims};
+use crate::output::Notice;
 use crate::page::{Reached, RunPage};
 use crate::state::topic::Topic;
 use crate::state::{State, TopicSlot};
@@ -140,6 +142,21 @@ impl State {
     pub(crate) fn has_a_start_beside(&self, group: GroupNumber) -> bool {
         let namespace = self.groups[group].namespace;
         self.groups.starting().any(|to| self.groups[to].namespace == namespace)
+    }
+
+    /// Lets edges know of the namespaces that have to wait for starts, if these are others than before.
+    pub(crate) fn notify_held(&mut self) {
+        let held = if self.residents.hold_too_much() { self.with_starts() } else { BTreeSet::new() };
+        if held != self.told_held {
+            let names = held.iter().map(|namespace| self.namespaces[*namespace].name.clone()).collect();
+            self.notices.push(Notice::Held(names));
+            self.told_held = held;
+        }
+    }
+
+    /// The namespaces that have a group which starts.
+    fn with_starts(&self) -> BTreeSet<NamespaceNumber> {
+        self.groups.starting().map(|group| self.groups[group].namespace).collect()
     }
 
     /// Whether a message was saved for a topic that the start of its group has still to come to.

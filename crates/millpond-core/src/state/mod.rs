@@ -137,6 +137,8 @@ pub(crate) struct State {
     pub(crate) holdings: Holdings,
     /// What edges have to know, for the shell.
     pub(crate) notices: Vec<Notice>,
+    /// The namespaces that edges know of that they wait for starts.
+    pub(crate) told_held: BTreeSet<NamespaceNumber>,
     /// Exchanges that have changed since edges were told.
     pub(crate) rebound: BTreeSet<(NamespaceNumber, ExchangeName)>,
     /// Topics that something has happened to, for what they are offered at and for vanishing.
@@ -181,6 +183,7 @@ impl State {
             piece_timers: PieceTimers::new(),
             holdings: Holdings::default(),
             notices: Vec::new(),
+            told_held: BTreeSet::new(),
             rebound: BTreeSet::new(),
             touched: Vec::new(),
             sweeps: Sweeps::default(),

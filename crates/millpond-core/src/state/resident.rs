@@ -33,6 +33,8 @@ const NONE: TopicSlot = TopicSlot::MAX;
 /// Topics brought in for dispatch that may stay for their turn where they take more than their share of the room, the last
 /// ones: more than are needed at a time to find out whose turn it is in a scope.
 const BROUGHT_MAX: usize = 1024;
+/// One part in so many of the room is what topics may take beyond it where others are read ahead.
+const OVER: usize = 16;
 /// How long each of these may stay: dispatch goes on however little their share is, and does not wait for more once what is read
 /// for it has come. Whoever asked for them may have gone meanwhile.
 const BROUGHT_FOR: Millis = Millis::seconds(1);
@@ -136,6 +138,12 @@ impl Residents {
         self.room.max(ROOM_MIN)
     }
 
+    /// Whether they take so much more than the room that they come faster than they leave.
+    pub(crate) fn are_many_over(&self) -> bool {
+        let room = self.room_for_busy();
+        self.bytes > room.saturating_add(room / OVER)
+    }
+
     /// Bytes that those of them may take that are leased from: half of the room is theirs, and what starts leave of the other.
     pub(crate) fn room_for_leases(&self) -> usize {
         let room = self.room.max(self.leases_min);
@@ -145,6 +153,11 @@ impl Residents {
     /// Whether those that starts have still to come to take more than they should, which is half of the room.
     pub(crate) fn hold_too_much(&self) -> bool {
         self.held > self.room.max(self.leases_min) / 2
+    }
+
+    /// Whether they take so much that there is hardly room for anything else: three quarters.
+    pub(crate) fn hold_nearly_all(&self) -> bool {
+        self.held > self.room.max(self.leases_min) / 4 * 3
     }
 
     /// The topic that nothing has happened to for longest.

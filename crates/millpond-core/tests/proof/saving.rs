@@ -2,7 +2,7 @@
 //! of it than there is room for.
 
 use millpond_core::command::{Command, Finish, FinishVerb, Forward, ReceiptRun, TopicRef, Which};
-use millpond_core::output::LeasedRun;
+use millpond_core::output::{LeasedRun, Notice};
 use millpond_core::page::Page;
 use millpond_core::store::{Key, Shelf};
 use millpond_types::{MessageId, Millis, NamespaceName, Sequence, TopicName};
@@ -94,6 +94,7 @@ fn topics_that_a_start_has_still_to_come_to_take_no_more_than_their_room() {
     tell(&mut bare, "pause a/*");
     tell(&mut bare, "group audit start=earliest");
     let (mut leased, mut made, mut waited, mut most): (Vec<ReceiptRun>, _, _, _) = (Vec::new(), 0, 0, 0);
+    let mut held = Vec::new();
     while made < TOPICS || bare.core.has_jobs() {
         let mut next = || {
             made += 1;
@@ -114,6 +115,14 @@ fn topics_that_a_start_has_still_to_come_to_take_no_more_than_their_room() {
         let given = turn(&mut bare);
         leased.extend(given.iter().map(|run| ReceiptRun { first: run.receipt, count: run.count }));
         most = most.max(bare.core.held_bytes());
+        for notice in bare.core.notices().drain(..) {
+            if let Notice::Held(namespaces) = notice {
+                assert_ne!(held, namespaces, "edges are told of what is not as before");
+                held = namespaces;
+            }
+        }
+        let waits = bare.core.do_starts_hold_too_much().then(NamespaceName::default);
+        assert_eq!(held, Vec::from_iter(waits), "edges know who has to wait");
     }
     assert!(waited > 0 && most < ROOM, "these took {most} bytes, and {waited} turns brought none");
     // None of it is lost for that.

@@ -143,7 +143,7 @@ impl Script {
                 Notice::Exchange { namespace, name, exchange: None } => {
                     self.names.exchanges.remove(&(namespace, name));
                 }
-                Notice::Namespace { .. } | Notice::NamespaceGone(_) => {}
+                Notice::Namespace { .. } | Notice::NamespaceGone(_) | Notice::Held(_) => {}
             }
         }
     }

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use millpond_core::output::Reply;
@@ -24,6 +24,9 @@ use super::outbox::{Close, Outbox};
 use super::toll::Toll;
 use crate::update_queue::{Place, Source};
 use crate::writer::{FINISHING, FORWARDING, OF_CONNECTIONS, PUBLISHING, Request};
+
+/// How long what waits for the start of a group rests: such a wait is seconds, and many may wait.
+const LOOKS_AGAIN: Duration = Duration::from_millis(100);
 
 /// See the module.
 pub(crate) struct Connection {
@@ -41,6 +44,8 @@ pub(crate) struct Connection {
     last_sign: Instant,
     /// Whether there may be whole frames among what was read.
     has_frames: bool,
+    /// When it looks again whether what waits for the start of a group goes on.
+    looks_again: Option<Instant>,
 }
 
 impl Connection {
@@ -67,6 +72,7 @@ impl Connection {
             was_reading: true,
             last_sign: now,
             has_frames: false,
+            looks_again: None,
         }
     }
 
@@ -178,6 +184,7 @@ impl Connection {
         let Connection { conversation, shared, writer, .. } = self;
         for lane in OF_CONNECTIONS {
             if conversation.goes_on_in(lane) {
+                let mut stay = conversation.take_held(lane);
                 let commands = &mut conversation.lanes[lane];
                 if lane != FINISHING && !writer.is_open(lane) {
                     let_wait(commands);
@@ -187,6 +194,7 @@ impl Connection {
                 let tell_all = || writer.tell_all(lane, commands, held);
                 let told = shared.registry.unless_closed(&conversation.outbox, tell_all)?;
                 conversation.holding[lane] -= told.map_err(|_| stopped(shared))?;
+                commands.append(&mut stay);
                 if commands.is_empty() {
                     *commands = Default::default();
                 }
@@ -219,13 +227,14 @@ impl Connection {
         !is_full && !conversation.is_draining() && !conversation.is_behind() && self.toll.until().is_none()
     }
 
-    /// Begins to count the client's silence when reading goes on.
+    /// Begins to count the client's silence when reading goes on. It rests behind that.
     pub(crate) fn note_reading(&mut self, is_reading: bool, now: Instant) {
         if is_reading && !std::mem::replace(&mut self.was_reading, is_reading) {
             self.last_sign = now;
             self.conversation.reading_again(now);
         }
         self.was_reading = is_reading;
+        self.looks_again = self.conversation.has_held().then(|| now + LOOKS_AGAIN);
     }
 
     /// Resolves when messages that are being read are there, or room for them or for the commands that found none; never,
@@ -253,7 +262,8 @@ impl Connection {
         let Conversation { sending, lengthy, routes, .. } = &self.conversation;
         let stuck = lengthy.deadline().into_iter().chain(routes.deadline()).min();
         let stuck = stuck.filter(|_| self.conversation.is_stuck());
-        let others = [self.heartbeat_deadline(is_reading), sending.deadline(), stuck, self.toll.until()];
+        let heartbeat = self.heartbeat_deadline(is_reading);
+        let others = [heartbeat, sending.deadline(), stuck, self.toll.until(), self.looks_again];
         others.into_iter().flatten().fold(self.last_sign + IDLE, Instant::min)
     }
 

@@ -19,6 +19,9 @@ use crate::convert::request::HashKey;
 pub(crate) struct Known {
     pub(crate) uses: Uses,
     exchanges: RwLock<HashMap<NamespaceName, HashMap<ExchangeName, Lead>>>,
+    /// Namespaces to which what publishes waits, and whether there are any.
+    held: RwLock<Vec<NamespaceName>>,
+    are_any_held: AtomicBool,
 }
 
 /// What is known of an exchange.
@@ -36,6 +39,10 @@ impl Known {
             Notice::NamespaceGone(name) => {
                 self.uses.remove(&name);
                 self.exchanges.write().unwrap_or_else(PoisonError::into_inner).remove(&name);
+            }
+            Notice::Held(namespaces) => {
+                self.are_any_held.store(!namespaces.is_empty(), Ordering::Relaxed);
+                *self.held.write().unwrap_or_else(PoisonError::into_inner) = namespaces;
             }
             Notice::Exchange { namespace, name, exchange } => {
                 let mut exchanges = self.exchanges.write().unwrap_or_else(PoisonError::into_inner);
@@ -74,6 +81,16 @@ impl Known {
     pub(crate) fn is_current(&self, route: &Route) -> bool {
         let version = self.look(&route.publish.namespace, &route.exchange, |lead| lead.exchange.version);
         version.is_none_or(|version| version == route.version)
+    }
+
+    /// Whether what publishes to some namespaces waits now.
+    pub(crate) fn are_any_held(&self) -> bool {
+        self.are_any_held.load(Ordering::Relaxed)
+    }
+
+    /// Whether it does to this one.
+    pub(crate) fn is_held(&self, namespace: &NamespaceName) -> bool {
+        self.are_any_held() && self.held.read().unwrap_or_else(PoisonError::into_inner).contains(namespace)
     }
 
     fn look<T>(&self, namespace: &NamespaceName, name: &ExchangeName, look: impl FnOnce(&Lead) -> T) -> Option<T> {

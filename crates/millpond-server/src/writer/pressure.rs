@@ -56,7 +56,7 @@ impl Reason {
                 "topics take all memory that there is for them, and leave it more slowly than others come"
             }
             Reason::Starts => {
-                "topics that groups which start have still to come to take half of the memory that there is for topics"
+                "topics that groups which start have still to come to take most of the memory that there is for topics"
             }
             Reason::Parked => "commands wait for topics from the disk, as many as there may be",
             Reason::Entries => "checkpoints are written more slowly than topics change",
@@ -140,7 +140,7 @@ impl Pressure {
     fn short_now(&self, core: &Core, entries: usize) -> Short {
         Reason::ALL.map(|reason| match reason {
             Reason::Topics => core.is_crowded() || self.is_over(reason, core.resident_bytes(), self.shares.topics),
-            Reason::Starts => core.do_starts_hold_too_much(),
+            Reason::Starts => core.do_starts_hold_nearly_all(),
             Reason::Parked => self.is_over(reason, core.parked_bytes(), self.shares.parked_of_publishes()),
             Reason::Entries => self.is_over(reason, entries, self.shares.layers),
         })

@@ -1,14 +1,14 @@
 //! What the writer is asked: its queue's requests and lanes.
 
 use millpond_core::command::{
-    Attach, Command, DeadMove, DeadWhich, Finish, FinishVerb, Look, LookWhich, Move, PublishRun, ReceiptRun,
-    SessionBegin, Ticket,
+    Attach, Command, DeadMove, DeadWhich, Finish, FinishVerb, Forward, Look, LookWhich, Move, PublishRun, ReceiptRun,
+    Route, SessionBegin, Ticket,
 };
 use millpond_types::limits::{
     EXCHANGES_MAX, GROUPS_MAX, PAGE_BYTES_MAX, PAGE_MAX, PRIORITIES, RECEIPTS_MAX, RULES_MAX,
 };
 use millpond_types::{
-    Binding, Condition, Filter, GroupCursors, GroupView, OfficeView, Rule, Rules, SessionId, TopicName,
+    Binding, Condition, Filter, GroupCursors, GroupView, NamespaceName, OfficeView, Rule, Rules, SessionId, TopicName,
 };
 
 use super::fetching::{Found, IN_FLIGHT};
@@ -212,6 +212,18 @@ impl Request {
         }
     }
 
+    /// The namespace that a command may add messages or groups to.
+    pub(crate) fn adds_to(&self) -> Option<&NamespaceName> {
+        let (Request::Command(_, command, _) | Request::Call(command)) = self else { return None };
+        match command {
+            Command::Publish(publish)
+            | Command::Forward(Forward { publish, .. })
+            | Command::Route(Route { publish, .. }) => Some(&publish.namespace),
+            Command::GroupCreate { namespace, .. } | Command::DeadRedrive { namespace, .. } => Some(namespace),
+            _ => None,
+        }
+    }
+
     /// The session that a command is of, of those that may come behind what makes dead letters.
     pub(crate) fn session(command: &Command) -> Option<SessionId> {
         match command {
@@ -409,9 +421,9 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use millpond_core::command::{Forward, Level, Publish, Route, Routed, TopicRef};
+    use millpond_core::command::{Level, Publish, Routed, TopicRef};
     use millpond_types::limits::{BINDING_HEADERS_MAX, BINDINGS_MAX, ROUTING_WORDS_MAX};
-    use millpond_types::{ExchangeName, NamespaceName, Overrides, Pattern, Policy, Priority, Receipt, RoutingKey};
+    use millpond_types::{ExchangeName, Overrides, Pattern, Policy, Priority, Receipt, RoutingKey};
 
     use super::*;
     use crate::memory::MEMORY_MIN;

@@ -112,12 +112,15 @@ fn prepared(directory: &Path) -> Broker {
     let lines: String = (0..10_000).map(|n| format!("{n}\n")).collect();
     broker.call_with(&["publish", "default/bait", "--lines"], lines.as_bytes()).ok();
     broker.ok(&["exchange", "create", "default", kinds::MAZE, "--kind", "topic", "--unroutable", "drop"]);
+    broker.ok(&["exchange", "create", "drizzle", kinds::DELTA, "--kind", "fanout"]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = Client::connect(&*broker.address).await.unwrap();
-        for binding in kinds::maze() {
-            let exchange = kinds::MAZE.try_into().unwrap();
-            assert!(client.bind(NamespaceName::default(), exchange, binding).await.unwrap());
+        let maze = kinds::maze().map(|binding| ("default", kinds::MAZE, binding));
+        let delta = kinds::delta().map(|binding| ("drizzle", kinds::DELTA, binding));
+        for (namespace, exchange, binding) in maze.chain(delta) {
+            let (namespace, exchange) = (namespace.try_into().unwrap(), exchange.try_into().unwrap());
+            assert!(client.bind(namespace, exchange, binding).await.unwrap());
         }
     });
     broker

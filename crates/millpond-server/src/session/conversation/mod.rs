@@ -200,12 +200,33 @@ impl Conversation {
     pub(crate) fn goes_on_in(&self, lane: usize) -> bool {
         let none_in = |lanes: &[usize]| lanes.iter().all(|lane| self.lanes[*lane].is_empty());
         !none_in(&[lane])
+            && !self.lanes[lane].front().is_some_and(|first| self.is_held(first))
             && match lane {
                 FINISHING | LOOKING => !self.is_behind(),
                 BURYING => none_in(&[FINISHING]) && !self.is_behind(),
                 FORWARDING => none_in(&[FINISHING, LOOKING, BURYING]) && !self.is_behind(),
                 _ => none_in(&[LOOKING]) || self.is_behind(),
             }
+    }
+
+    /// Whether a request waits for the start of a group in the namespace that it adds to.
+    fn is_held(&self, request: &Request) -> bool {
+        let known = &self.shared.known;
+        known.are_any_held() && request.adds_to().is_some_and(|namespace| known.is_held(namespace))
+    }
+
+    /// Whether any does.
+    pub(crate) fn has_held(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.front().is_some_and(|first| self.is_held(first)))
+    }
+
+    /// Takes what does out of a lane, with all that comes behind it there.
+    pub(crate) fn take_held(&mut self, lane: usize) -> VecDeque<Request> {
+        if !self.shared.known.are_any_held() {
+            return VecDeque::new();
+        }
+        let first = self.lanes[lane].iter().position(|request| self.is_held(request));
+        first.map(|first| self.lanes[lane].split_off(first)).unwrap_or_default()
     }
 
     /// What it has named that was not there, since this was asked last.

@@ -130,11 +130,12 @@ impl Conversation {
             return false;
         }
         if self.is_next_to_be_found() {
-            let is_in_time = self.routes.found < most && !self.takes_long();
-            if !is_in_time && !(has_turn && self.routes.found == 0) {
+            let found = self.routes.found;
+            if found < most && !self.takes_long() || has_turn && found == 0 {
+                self.find();
+            } else {
                 return false;
             }
-            self.find();
         }
         let (is_read, routes) = (self.is_read(), &mut self.routes);
         if let Some((place, route)) = routed(&routes.waiting) {

@@ -60,7 +60,11 @@ pub fn all(at_length: bool) -> Vec<Kind> {
             pace: FAST,
             fills: false,
         },
-        new("route through a thousand patterns", few, Vec::new(), encoded(&vec![route(); 1000]), FAST),
+        new("route through a thousand patterns", few, Vec::new(), encoded(&vec![lost(); 1000]), FAST),
+        Kind {
+            fills: true,
+            ..new("route to a thousand topics and do not read", many, encoded(&vec![spread(); 100]), Vec::new(), FAST)
+        },
         Kind {
             fills: true,
             ..new("flood with publishes to as many topics as one may name", few, Vec::new(), encoded(&[broad()]), FAST)
@@ -104,9 +108,12 @@ fn publish(namespace: &str, count: usize, body: &[u8]) -> Request {
 fn broad() -> Request {
     let Request::Publish(mut publish) = publish("drizzle", 1, b"z") else { unreachable!("it is one") };
     let run = publish.runs.remove(0);
-    let name = |at: usize| topic(&format!("broad/{at}"));
-    publish.runs = (0..PUBLISH_RUNS_MAX).map(|at| PublishRun { topic: name(at), ..run.clone() }).collect();
+    publish.runs = (0..PUBLISH_RUNS_MAX).map(|at| PublishRun { topic: broad_topic(at), ..run.clone() }).collect();
     Request::Publish(publish)
+}
+
+fn broad_topic(at: usize) -> TopicName {
+    topic(&format!("broad/{at}"))
 }
 
 fn tiny() -> Vec<Request> {
@@ -119,20 +126,35 @@ fn tiny() -> Vec<Request> {
 /// The exchange that nothing gets through: each of its patterns nearly fits what is published to it.
 pub const MAZE: &str = "maze";
 
+/// The exchange that leads everywhere.
+pub const DELTA: &str = "delta";
+
+pub fn delta() -> impl Iterator<Item = Binding> {
+    (0..BINDINGS_MAX).map(|at| Binding { condition: Condition::Always, target: broad_topic(at) })
+}
+
 pub fn maze() -> impl Iterator<Item = Binding> {
     let pattern = |at| format!("#.{}b{at}", "a.".repeat(ROUTING_WORDS_MAX / 2 - 1));
     let condition = move |at| Condition::Key(RoutingKey::try_from(&*pattern(at)).unwrap());
     (0..BINDINGS_MAX).map(move |at| Binding { condition: condition(at), target: topic("nothing") })
 }
 
-fn route() -> Request {
+fn lost() -> Request {
+    route("default", MAZE, Level::None)
+}
+
+fn spread() -> Request {
+    route("drizzle", DELTA, Level::Durable)
+}
+
+fn route(namespace: &str, exchange: &str, level: Level) -> Request {
     let mut message = Vec::new();
     block::push(&mut message, b"", &[], b"r").unwrap();
     Request::Route(Route {
-        namespace: NamespaceName::default(),
-        level: Level::None,
+        namespace: namespace.try_into().unwrap(),
+        level,
         producer: None,
-        exchange: MAZE.try_into().unwrap(),
+        exchange: exchange.try_into().unwrap(),
         key: RoutingKey::try_from(&*["a"; ROUTING_WORDS_MAX].join(".")).unwrap(),
         priority: Priority::DEFAULT,
         delay: Millis::ZERO,

@@ -1,10 +1,13 @@
 //! What ends leases comes to the writer in the order in which the client sent it, though some of it has to wait.
 
-use millpond_protocol::{Finish, FinishVerb, Forward, PublishRun};
+use std::task::Waker;
+
+use millpond_core::output::Notice;
+use millpond_protocol::{Finish, FinishVerb, Forward, Level, Publish, PublishRun};
 use millpond_types::{LeaseNumber, NamespaceName, Priority, Receipt, TopicName, TopicNumber, block};
 
 use super::*;
-use crate::writer::{BURYING, FORWARDING};
+use crate::writer::{BURYING, FORWARDING, PUBLISHING};
 
 #[test]
 fn a_forward_waits_for_what_was_finished_before_it() {
@@ -16,6 +19,41 @@ fn a_forward_waits_for_what_was_finished_before_it() {
 #[test]
 fn a_forward_waits_while_its_client_does_not_read() {
     wait_until_the_client_reads((0..3).map(forward).collect(), [0, 0, 3]);
+}
+
+/// What waits for a start waits here, and nobody else waits for it.
+#[test]
+fn what_is_published_to_a_namespace_waits_for_the_start_of_a_group_and_nothing_else_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
+    let now = Instant::now();
+    let known = broker.shared().known.clone();
+    let held = |namespaces: Vec<NamespaceName>| known.note(Notice::Held(namespaces));
+    let [mut both, mut other] = [(); 2].map(|()| connect(&broker, now));
+    held(vec!["slow".try_into().unwrap()]);
+    let asks = |connection: &mut Connection, namespaces: &[&str]| {
+        let mut bytes = Vec::new();
+        encode_request(&Asked::Hello { version: VERSION, client: String::new() }, 5, &mut bytes);
+        namespaces.iter().for_each(|namespace| encode_request(&publish(namespace), 5, &mut bytes));
+        connection.hear((&mut BytesMut::from(&bytes[..]), bytes.len()), usize::MAX, now).unwrap();
+    };
+    let waiting = |connection: &mut Connection| {
+        connection.submit(ALL).unwrap();
+        connection.note_reading(true, now);
+        connection.conversation.lanes[PUBLISHING].len()
+    };
+    asks(&mut both, &["quick", "slow", "quick"]);
+    assert_eq!(waiting(&mut both), 2, "what comes behind it waits with it");
+    assert_eq!(both.deadline(true), now + LOOKS_AGAIN);
+    let waits = |connection: &mut Connection| connection.poll(&mut Context::from_waker(Waker::noop())).is_pending();
+    assert!(waits(&mut both), "there is room, but not for it");
+    asks(&mut other, &["quick", "quick"]);
+    assert_eq!(waiting(&mut other), 0);
+    assert_ne!(other.deadline(true), now + LOOKS_AGAIN);
+    held(Vec::new());
+    assert_eq!(waiting(&mut both), 0, "as soon as it looks again");
+    drop((both, other));
+    broker.shutdown().unwrap();
 }
 
 /// So many of these wait, lane by lane, while their client is behind with answers, and none once it has read them.
@@ -45,6 +83,16 @@ fn wait_until_the_client_reads(asked: Vec<Asked>, waiting: [usize; 3]) {
     assert_eq!(waits(&connection), [0, 0, 0]);
     drop(connection);
     broker.shutdown().unwrap();
+}
+
+fn publish(namespace: &str) -> Asked {
+    let mut block = Vec::new();
+    block::push(&mut block, b"", &[], b"m").unwrap();
+    let topic = TopicName::try_from("t").unwrap();
+    let (priority, delay, ttl) = (Priority::DEFAULT, Default::default(), None);
+    let runs = vec![PublishRun { topic, priority, delay, ttl, block: block.into() }];
+    let namespace = NamespaceName::try_from(namespace).unwrap();
+    Asked::Publish(Publish { namespace, level: Level::Durable, producer: None, runs })
 }
 
 fn receipt(lease: u64) -> Receipt {
