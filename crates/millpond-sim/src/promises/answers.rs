@@ -120,6 +120,7 @@ impl Promises {
     /// A turn of the core has made these outputs.
     pub(super) fn judge_outputs(&mut self, outputs: &[Output]) -> Kept {
         self.credits.made(outputs, &mut self.sights)?;
+        self.repeats.made(outputs, self.now.run);
         let by_core = self.by_core();
         self.whereabouts.made(outputs, &self.model, by_core, &mut self.sights)?;
         let given = self.seats.given(outputs);
@@ -143,7 +144,6 @@ impl Promises {
         told::given(outputs, &self.model, &mut self.sights)?;
         self.letters.dispatched(outputs, &self.model, &mut self.sights)?;
         self.once.dispatched(&given, &self.model, &mut self.sights)?;
-        self.repeats.dispatched(outputs, self.now.run);
         self.fairness.dispatched(&given, &self.model, self.now.wall, is_numb, &mut self.sights)?;
         self.coalescing.dispatched(std::mem::take(&mut self.touched), &self.model, &mut self.sights)?;
         self.seats.answered(outputs);

@@ -52,9 +52,13 @@ impl Whereabouts {
 
     /// Something is about to happen, by a clock that says `now`.
     pub fn happens(&mut self, model: &Model, fact: &Fact, now: Now) {
-        let Some(topic) = topic_of(fact) else { return };
-        let known: BTreeSet<MessageId> =
-            model.dedups.values().map(|(id, _)| *id).filter(|id| id.topic == topic).collect();
+        let topic = topic_of(fact);
+        // What only a group that ends had left is where the other ones have it.
+        if topic.is_none() && !matches!(fact, Fact::GroupEnding { .. }) {
+            return;
+        }
+        let is_meant = |id: &MessageId| topic.is_none_or(|topic| id.topic == topic);
+        let known: BTreeSet<MessageId> = model.dedups.values().map(|(id, _)| *id).filter(is_meant).collect();
         self.were.extend(known.into_iter().flat_map(|id| model.states_of(id, now).map(move |state| (id, state))));
     }
 

@@ -113,8 +113,8 @@ impl Repeats {
         Ok(())
     }
 
-    /// Receives were answered.
-    pub fn dispatched(&mut self, outputs: &[Output], now: RunTime) {
+    /// A turn has made these outputs: receives were answered.
+    pub fn made(&mut self, outputs: &[Output], now: RunTime) {
         for output in outputs {
             if let Output::Reply { ticket, reply } = output
                 && let Some((request, _, receive)) = self.waiting.remove(ticket)
