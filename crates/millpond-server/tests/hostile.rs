@@ -4,7 +4,7 @@
 mod wire;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -515,6 +515,21 @@ fn a_client_that_asks_and_never_reads_is_not_read_any_more() {
     }
     // The others are served.
     assert_eq!(Client::connect(server.address()).stats().waiting, 1000);
+    server.shutdown().unwrap();
+}
+
+/// It is told nothing more, and what comes later is for others.
+#[test]
+fn a_client_that_shuts_its_sending_side_down_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    let mut gone = Client::connect(server.address());
+    gone.send(Request::Receive(receive(10, Millis::seconds(3600))));
+    gone.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(gone.next(), None, "it is closed without a word");
+    let mut other = Client::connect(server.address());
+    other.publish("t", &["x"]);
+    assert_eq!(count(&other.receive(10, Millis::ZERO)), 1);
     server.shutdown().unwrap();
 }
 
