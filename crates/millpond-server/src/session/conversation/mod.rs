@@ -210,14 +210,15 @@ impl Conversation {
     }
 
     /// Whether a request waits for the start of a group in the namespace that it adds to.
-    fn is_held(&self, request: &Request) -> bool {
+    pub(super) fn is_held(&self, request: &Request) -> bool {
         let known = &self.shared.known;
         known.are_any_held() && request.adds_to().is_some_and(|namespace| known.is_held(namespace))
     }
 
     /// Whether any does.
     pub(crate) fn has_held(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.front().is_some_and(|first| self.is_held(first)))
+        let fronts = self.lanes.iter().map(VecDeque::front).chain([self.routes.front()]);
+        fronts.flatten().any(|first| self.is_held(first))
     }
 
     /// Takes what does out of a lane, with all that comes behind it there.

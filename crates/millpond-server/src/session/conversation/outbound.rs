@@ -100,9 +100,9 @@ impl Conversation {
         own > if of_all > self.shared.unread_max { SMALL } else { UNREAD_MAX } || self.at_once.len() >= AT_ONCE_ENOUGH
     }
 
-    /// Whether answers wait until the client takes what is in front of them.
+    /// Whether answers, or what asks for more of them, wait until the client takes what is in front of them.
     pub(crate) fn is_stuck(&self) -> bool {
-        !self.out.is_empty() && self.outbox.told() > SMALL
+        !self.out.is_empty() && !self.is_read()
     }
 
     /// Resolves when messages that are being read are there, or the room that they wait for; never, if neither is to come.

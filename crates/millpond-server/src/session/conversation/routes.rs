@@ -44,6 +44,11 @@ impl Routes {
         Routes { room, waiting, open, answers: 0, held: None, turn: None, found: 0, is_stuck: false }
     }
 
+    /// The next of those that wait.
+    pub(super) fn front(&self) -> Option<&Request> {
+        self.waiting.front()
+    }
+
     /// Whether what publishes has to wait behind others here.
     pub(super) fn are_any(&self) -> bool {
         !self.waiting.is_empty()
@@ -126,7 +131,9 @@ impl Conversation {
     /// Lets the next of what waits here go into its lane, if that is empty; whether one did. How much may be found without a
     /// turn is left to `most`, in frames that take as long; in a turn one more is found, however long that takes.
     pub(crate) fn go_on_routed(&mut self, (most, has_turn): (usize, bool)) -> bool {
-        if !self.routes.are_any() || !self.lanes[PUBLISHING].is_empty() {
+        // What waits for the start of a group has no room that others wait for.
+        let is_held = self.routes.waiting.front().is_none_or(|first| self.is_held(first));
+        if is_held || !self.lanes[PUBLISHING].is_empty() {
             return false;
         }
         if self.is_next_to_be_found() {
@@ -155,19 +162,22 @@ impl Conversation {
         true
     }
 
-    /// A message that has found no room in its lane, and whose exchange is another one by now, is found its way anew.
+    /// A message that has found no room in its lane, and whose exchange is another one by now, is found its way anew. What came
+    /// behind it there goes back with it.
     pub(crate) fn take_back_routed(&mut self) {
         let Some((place, route)) = routed(&self.lanes[PUBLISHING]) else { return };
         if !self.shared.known.is_current(route) {
             self.routes.answered(place);
-            let request = self.lanes[PUBLISHING].pop_front().expect("it was just looked at");
-            self.routes.waiting.push_front(request);
+            let mut lane = mem::take(&mut self.lanes[PUBLISHING]);
+            lane.append(&mut self.routes.waiting);
+            self.routes.waiting = lane;
         }
     }
 
     /// Whether the next message waits for a turn, to be found its way.
     pub(crate) fn waits_for_turn(&self) -> bool {
-        self.routes.are_any() && self.lanes[PUBLISHING].is_empty() && self.is_next_to_be_found()
+        let goes_on = self.routes.waiting.front().is_some_and(|first| !self.is_held(first));
+        goes_on && self.lanes[PUBLISHING].is_empty() && self.is_next_to_be_found()
     }
 
     /// How many frames would have taken as long as it took to find where messages go since this was asked last.

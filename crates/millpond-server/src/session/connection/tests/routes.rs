@@ -5,7 +5,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use millpond_core::command::Command;
-use millpond_protocol::{Level, Route};
+use millpond_protocol::{Level, Route, Sink};
 use millpond_types::limits::{BINDINGS_MAX, ROUTING_WORDS_MAX};
 use millpond_types::{
     Binding, Condition, ExchangeKind, ExchangeName, NamespaceName, Priority, RoutingKey, TopicName, Unroutable, block,
@@ -130,6 +130,61 @@ fn where_a_message_goes_is_found_anew_if_its_exchange_changes_while_it_waits() {
     _ = connection.poll(&mut Context::from_waker(Waker::noop()));
     connection.submit(ALL).unwrap();
     assert!(connection.conversation.routes.waiting().is_empty(), "and then it has gone");
+    drop(connection);
+    broker.shutdown().unwrap();
+}
+
+/// Or the second batch of a producer would come before the first.
+#[test]
+fn what_came_behind_a_message_that_is_found_its_way_anew_stays_behind_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
+    fan_out(&broker, 0..2);
+    let mut connection = connect(&broker, Instant::now());
+    hear(&mut connection, routes("all", Level::Durable, 1));
+    // It finds no room in its lane.
+    assert!(connection.conversation.go_on_routed(ALL));
+    let bind = Asked::Bind {
+        namespace: NamespaceName::default(),
+        exchange: ExchangeName::try_from("all").unwrap(),
+        binding: Binding { condition: Condition::Always, target: TopicName::try_from("later").unwrap() },
+    };
+    let mut bytes = Vec::new();
+    encode_request(&bind, 6, &mut bytes);
+    hear(&mut connection, BytesMut::from(&bytes[..]));
+    assert_eq!(connection.conversation.lanes[PUBLISHING].len(), 2);
+    fan_out(&broker, 2..3);
+    connection.conversation.take_back_routed();
+    assert_eq!(connection.conversation.routes.waiting().len(), 2, "both");
+    let begin = Instant::now();
+    let (mut said, mut decoder, mut topics) = (BytesMut::new(), Decoder::default(), None);
+    while topics.is_none() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        connection.submit(ALL).unwrap();
+        let next = connection.say(Instant::now()).unwrap();
+        said.extend_from_slice(next);
+        let bytes = next.len();
+        connection.wrote(bytes, Instant::now());
+        while let Some(Incoming { frame, .. }) = decoder.next_response(&mut said).unwrap() {
+            if let Response::Routed { topics: found, .. } = frame {
+                topics = Some(found.len());
+            }
+        }
+    }
+    assert_eq!(topics, Some(3), "as the bindings were before its own");
+    drop(connection);
+    broker.shutdown().unwrap();
+}
+
+/// Its routes wait for it to read, and hold room that others wait for.
+#[test]
+fn who_takes_no_bytes_leaves_others_waiting_though_no_answer_stands_behind_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
+    let mut connection = connect(&broker, Instant::now());
+    assert!(!connection.is_stuck());
+    Sink::bytes(&mut connection.conversation.out).extend([0; 256 * 1024]);
+    assert!(connection.is_stuck() && connection.conversation.outbox.told() == 0);
     drop(connection);
     broker.shutdown().unwrap();
 }
