@@ -67,9 +67,12 @@ impl Routes {
     fn take_room(&mut self, place: u32, bytes: usize) -> bool {
         let all = self.answers + bytes;
         if all > SMALL {
+            // It may have been given for an answer that was smaller, before its exchange was another one.
+            let is_alone = self.answers == 0;
+            self.held.take_if(|held| is_alone && !held.is_enough(all));
             let has_room = match &mut self.held {
                 // The largest answer has all of the room when it is alone.
-                Some(held) => self.answers == 0 || all <= self.room.bytes() && held.try_extend(all),
+                Some(held) => is_alone || all <= self.room.bytes() && held.try_extend(all),
                 None if self.turn.is_some() => false,
                 None => {
                     self.held = self.room.try_take(all);
