@@ -76,8 +76,6 @@ pub(crate) struct Intake {
     kept: [Option<Held>; 2],
     /// What is waited for: room for a frame with messages, or then for the frame.
     turn: Option<(Stage, Turn)>,
-    /// Whether the client left its answers unread when that was asked last.
-    is_stuck: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,18 +97,7 @@ pub(crate) enum Brought {
 impl Intake {
     pub(crate) fn new(room: Receiving) -> Intake {
         let (bytes, burst, frame, messages, turn) = (BytesMut::new(), None, None, None, None);
-        Intake {
-            bytes,
-            whole: 0,
-            room,
-            read_size: SMALL,
-            burst,
-            frame,
-            messages,
-            kept: [None, None],
-            turn,
-            is_stuck: false,
-        }
+        Intake { bytes, whole: 0, room, read_size: SMALL, burst, frame, messages, kept: [None, None], turn }
     }
 
     /// What was received, and how large the memory is that it is a part of.
@@ -255,15 +242,7 @@ impl Intake {
     /// Whether what it asked waits for the client to read, as `is_stuck` says that its answers do now, who hardly does so while
     /// others wait for the room.
     pub(crate) fn is_left_unread(&mut self, is_stuck: bool, now: Instant) -> bool {
-        let was_stuck = std::mem::replace(&mut self.is_stuck, is_stuck);
-        let mut is_overdue = false;
-        for kept in self.kept.iter_mut().flatten().filter(|_| is_stuck) {
-            if !was_stuck {
-                kept.begin(now);
-            }
-            is_overdue |= kept.is_overdue(now);
-        }
-        is_overdue
+        self.kept.iter_mut().flatten().fold(false, |overdue, kept| kept.is_left_unread(is_stuck, now) | overdue)
     }
 
     /// Whether the frame takes too long while others wait for its room.

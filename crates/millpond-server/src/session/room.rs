@@ -37,6 +37,8 @@ pub(crate) struct Held {
     look: Instant,
     /// Bytes of its use since it was looked at last.
     used: usize,
+    /// Whether its client was to blame for that when it was asked last.
+    is_stuck: bool,
 }
 
 /// A place among those who wait for room.
@@ -97,7 +99,7 @@ impl Drop for Turn {
 
 impl Held {
     fn new(room: Arc<Room>, permit: OwnedSemaphorePermit) -> Held {
-        Held { room, permit, look: Instant::now() + PROMPT, used: 0 }
+        Held { room, permit, look: Instant::now() + PROMPT, used: 0, is_stuck: false }
     }
 
     /// Whether it is enough for so many bytes.
@@ -138,6 +140,15 @@ impl Held {
     /// When [`Held::is_overdue`] is to be asked next.
     pub(crate) fn look(&self) -> Instant {
         self.look
+    }
+
+    /// The same of room that waits for a client to read, while `is_stuck` says so: it counts from then on.
+    pub(crate) fn is_left_unread(&mut self, is_stuck: bool, now: Instant) -> bool {
+        if is_stuck && !std::mem::replace(&mut self.is_stuck, is_stuck) {
+            self.begin(now);
+        }
+        self.is_stuck = is_stuck;
+        is_stuck && self.is_overdue(now)
     }
 
     /// Whether others wait for it and it was hardly made use of since this was asked last.

@@ -555,6 +555,11 @@ mod tests {
             let turn = FINISHING_TURN / Request::Command(Ticket(1), command.clone(), 0).weight();
             assert!((most / 2..=most).contains(&turn), "{turn} of {command:?}");
         }
+        // Each may be a copy more of every message in the lane.
+        let binding = Binding { condition: Condition::Always, target: TopicName::try_from("t").unwrap() };
+        let (namespace, exchange) = (NamespaceName::default(), "exchange".try_into().unwrap());
+        let bind = Request::Command(Ticket(1), Command::Bind { namespace, exchange, binding }, 0);
+        assert_eq!(PUBLISHING_TURN / bind.weight(), 1, "and another one is let in where the lane is not full");
     }
 
     /// Each may have to be routed once more: a change of its exchange makes it so for all that wait.

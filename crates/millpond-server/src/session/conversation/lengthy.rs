@@ -55,8 +55,6 @@ pub(crate) struct Lengthy {
     is_answered: bool,
     /// Bytes that the client has to take until it has that answer.
     untaken: usize,
-    /// Whether its answer waits for the client.
-    is_stuck: bool,
 }
 
 struct Next {
@@ -69,16 +67,7 @@ struct Next {
 
 impl Lengthy {
     pub(crate) fn new(rooms: Rooms) -> Lengthy {
-        Lengthy {
-            rooms,
-            waiting: VecDeque::new(),
-            open: None,
-            held: None,
-            turn: None,
-            is_answered: false,
-            untaken: 0,
-            is_stuck: false,
-        }
+        Lengthy { rooms, waiting: VecDeque::new(), open: None, held: None, turn: None, is_answered: false, untaken: 0 }
     }
 
     pub(super) fn push(&mut self, place: u32, bytes: usize, request: (usize, Request)) {
@@ -140,12 +129,7 @@ impl Lengthy {
 
     /// Whether the client hardly reads while its answer waits, as `is_stuck` says that it does now, and others for the room.
     pub(crate) fn is_overdue(&mut self, is_stuck: bool, now: Instant) -> bool {
-        let was_stuck = mem::replace(&mut self.is_stuck, is_stuck);
-        let Some(held) = self.held.as_mut().filter(|_| is_stuck) else { return false };
-        if !was_stuck {
-            held.begin(now);
-        }
-        held.is_overdue(now)
+        self.held.as_mut().is_some_and(|held| held.is_left_unread(is_stuck, now))
     }
 }
 

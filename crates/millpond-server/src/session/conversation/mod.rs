@@ -196,7 +196,8 @@ impl Conversation {
     /// for a client that does not read, and so does all else that finishes, forwards among it: with a few bytes they
     /// ask for the outcomes of thousands of receipts. What ends leases goes in the order of the lanes, for of what is leased together
     /// one ends after the other; it does not wait for those who look, but what publishes does: who forgets a dedup id publishes under it
-    /// next. Of a client that does not read publishes go on, for others wait for their room.
+    /// next. Of a client that does not read publishes go on, for others wait
+    /// for their room, but for those to exchanges ([`routes`]).
     pub(crate) fn goes_on_in(&self, lane: usize) -> bool {
         let none_in = |lanes: &[usize]| lanes.iter().all(|lane| self.lanes[*lane].is_empty());
         !none_in(&[lane])

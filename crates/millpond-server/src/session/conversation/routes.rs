@@ -35,13 +35,12 @@ pub(crate) struct Routes {
     turn: Option<Turn>,
     /// How many frames would have taken as long as it took to find where they go, since that was asked last.
     found: usize,
-    is_stuck: bool,
 }
 
 impl Routes {
     pub(crate) fn new(room: Arc<Room>) -> Routes {
         let (waiting, open) = (VecDeque::new(), HashMap::new());
-        Routes { room, waiting, open, answers: 0, held: None, turn: None, found: 0, is_stuck: false }
+        Routes { room, waiting, open, answers: 0, held: None, turn: None, found: 0 }
     }
 
     /// The next of those that wait.
@@ -121,12 +120,7 @@ impl Routes {
 
     /// Whether the client hardly reads while its answers wait, as `is_stuck` says that they do now, and others for the room.
     pub(crate) fn is_overdue(&mut self, is_stuck: bool, now: Instant) -> bool {
-        let was_stuck = mem::replace(&mut self.is_stuck, is_stuck);
-        let Some(held) = self.held.as_mut().filter(|_| is_stuck) else { return false };
-        if !was_stuck {
-            held.begin(now);
-        }
-        held.is_overdue(now)
+        self.held.as_mut().is_some_and(|held| held.is_left_unread(is_stuck, now))
     }
 }
 
