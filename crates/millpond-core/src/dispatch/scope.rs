@@ -32,7 +32,7 @@ pub(crate) struct Scope {
     turns: [Option<Box<Turns>>; PRIORITIES],
     /// In place of these, where tenants come before priorities.
     fair: Option<Box<FairTurns>>,
-    /// Whether what comes next is being read.
+    /// Whether what comes next is on its way, by a read or with the next turn.
     pub(crate) is_held: bool,
     /// Consumers with credit, in the order of their turns.
     pub(crate) hungry: VecDeque<ConsumerSlot>,

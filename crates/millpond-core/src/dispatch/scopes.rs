@@ -184,6 +184,20 @@ impl Scopes {
         self.stirred.insert(slot);
     }
 
+    /// What comes next in a scope is on its way: it is looked at again in the next turn, and who asks is not told of nothing.
+    pub(crate) fn hold(&mut self, slot: ScopeSlot) {
+        self.slots[slot as usize].is_held = true;
+        self.stir(slot);
+    }
+
+    /// Whether something is on its way to somebody. If it is not being read, the next turn has it.
+    pub(crate) fn are_held(&self) -> bool {
+        self.stirred.iter().any(|slot| {
+            let scope = self.slots.get(*slot as usize);
+            scope.is_some_and(|scope| scope.is_held && !scope.hungry.is_empty())
+        })
+    }
+
     pub(super) fn is_stirred(&self, slot: ScopeSlot) -> bool {
         self.stirred.contains(&slot)
     }
@@ -247,10 +261,12 @@ impl Scopes {
         }
     }
 
-    /// Whether a consumer with credit stands idle in a scope that admits a topic. Only true in the middle of a turn.
+    /// Whether a consumer with credit stands idle in a scope that admits a topic, and nothing is on its way to it. Only true in
+    /// the middle of a turn.
     pub(crate) fn hungry_for(&self, topic: &Topic) -> bool {
-        self.slots.iter().any(|(_, scope)| {
-            scope.group == topic.group && !scope.hungry.is_empty() && scope.domain.admits(&topic.name)
+        self.slots.iter().any(|(slot, scope)| {
+            let waits = scope.is_held && self.is_stirred(slot as ScopeSlot);
+            scope.group == topic.group && !scope.hungry.is_empty() && !waits && scope.domain.admits(&topic.name)
         })
     }
 

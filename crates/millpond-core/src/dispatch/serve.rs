@@ -33,8 +33,10 @@ const RATIONED: &str = "messages are ready, but leases take the memory that ther
 enum Held {
     /// It has nothing more.
     Empty,
-    /// What comes next has to be waited for.
+    /// What comes next is on its way, by a read or with the next turn.
     Up,
+    /// All turns pass, as long as the ends of messages are held.
+    Passed,
 }
 
 /// What has to be minded as a topic is served.
@@ -106,7 +108,8 @@ impl Core {
             match end {
                 ControlFlow::Continue(()) => {}
                 ControlFlow::Break(Held::Empty) => return,
-                ControlFlow::Break(Held::Up) => return self.dispatcher.scopes.stir(scope),
+                ControlFlow::Break(Held::Up) => return self.dispatcher.scopes.hold(scope),
+                ControlFlow::Break(Held::Passed) => return self.dispatcher.scopes.stir(scope),
             }
         }
     }
@@ -168,7 +171,7 @@ impl Core {
                 self.dispatcher.scopes.served(scope, &turn, 0, &self.state);
                 looks -= 1;
                 if looks == 0 {
-                    return ControlFlow::Break(Held::Up);
+                    return ControlFlow::Break(Held::Passed);
                 }
                 continue;
             }

@@ -781,3 +781,25 @@ fn in_strict_order_what_waits_for_room_goes_before_what_is_younger() {
         assert!(told.get_or_insert_with(|| facts.clone()) == &facts, "the facts of {bounds:?}");
     }
 }
+
+/// A piece that is not on the disk is there at once, and due with the next turn: that one comes by itself, and who receives waits
+/// for it.
+#[test]
+fn in_strict_order_what_waits_for_room_and_is_at_hand_is_given_without_another_event() {
+    let mut house = House::new();
+    house.bare.core.set_bounds(tiny());
+    house.set_policy(strict(Some(1)));
+    let count = 3 * u64::from(tiny().out_of_line);
+    house.publish("jobs", (0..count).map(|at| HOUR - at));
+    house.pass(2 * HOUR);
+    for _ in 0..count {
+        let mut runs = house.turn(Some(receive(1)));
+        invariants::check(&house.bare.core);
+        while runs.is_empty() {
+            assert_eq!((house.bare.core.next_wake(), house.wanted.len()), (Some(Millis::ZERO), 0));
+            runs = house.turn(None);
+        }
+        house.finish(&FinishVerb::Ack, &runs);
+    }
+    assert!(house.receive().is_empty());
+}
