@@ -341,7 +341,7 @@ impl State {
         let (number, group, name) = (page.number, page.group, page.name.detach());
         let home = (group, self.groups[group].namespace);
         let (is_paused, is_held) = (self.pauses(group).holds(&name), self.groups[group].is_before(&name));
-        let derived = (hashes, is_paused, is_held, page.bounds(self.bounds));
+        let derived = (hashes, is_paused, is_held, self.bounds_of_page(&page));
         let topic = Topic::new(number, home, name, page.floor, page.next_lease, derived, stored);
         let slot = self.admit(topic);
         // Its group knows when its messages were published, wherever they are.

@@ -9,7 +9,7 @@ use crate::script::{Line, Names, command};
 const TOPICS: usize = 40;
 /// Of each topic, nearly as many as stay in memory in line, and of those that are delayed.
 const RUNS: usize = 1000;
-const DELAYED: usize = 250;
+const DELAYED: usize = 190;
 /// Topics that are captured at a time, and as how many runs one of them counts.
 const SLICE: usize = 256;
 const RUNS_OF_ONE: usize = 32;

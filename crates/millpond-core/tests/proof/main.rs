@@ -45,5 +45,6 @@ mod setup;
 mod shell;
 mod small_room;
 mod store;
+mod together;
 mod watch;
 mod weights;
