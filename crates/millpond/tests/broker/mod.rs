@@ -175,6 +175,14 @@ impl Broker {
         line.trim().trim_end_matches(" kB").parse().expect("it is a number")
     }
 
+    /// Processor time that it has taken, in hundredths of a second.
+    pub fn processor(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it is running");
+        let behind_name = stat.rsplit(')').next().expect("its name stands in brackets");
+        let times = behind_name.split_whitespace().skip(11).take(2);
+        times.map(|time| time.parse::<u64>().expect("it is a number")).sum()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, which: Signal) {
         signal(&self.child, which);

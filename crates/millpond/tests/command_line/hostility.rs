@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use millpond_client::{Client, Message, ReceiveOptions};
 use millpond_protocol::{Request, Response, VERSION, encode_request, encode_response};
 use millpond_types::{Filter, NamespaceName, TopicName};
+use rustix::net::sockopt::set_socket_linger;
 
 use crate::broker::{Broker, fresh_directory, serve};
 
@@ -33,6 +34,11 @@ const FAST: usize = MIB as usize;
 const SLOW: usize = 100;
 /// Bytes of a call into the system. Many kernels let nobody else run until it is over, as if the client were not elsewhere.
 const SLICE: usize = 16 * 1024;
+/// How often it is looked at most whether a broker is still at work for clients that are gone, in which time, and after how many
+/// looks those who rest have to be heard of.
+const LOOKS: u32 = 600;
+const LOOKS_EVERY: Duration = Duration::from_millis(200);
+const PINGS_EVERY: u32 = 25;
 /// What the broker is given: enough for 10,000 connections, which is the larger part of it.
 const MEMORY: u64 = 640 * MIB;
 
@@ -67,6 +73,8 @@ fn a_crowd_of_hostile_clients_takes_no_more_than_there_is_and_starves_nobody() {
                 }));
                 sent += clients.iter().map(|client| client.sent).sum::<u64>();
                 open = clients.iter().filter(|client| client.open).count();
+                drop(clients);
+                come_to_rest(target, &mut resting);
             }
         }
         println!("{crowd} at rest: {}", waited(at_rest));
@@ -148,6 +156,8 @@ impl Hostile {
         let (start, reads) = (bytes.len(), !again.is_empty());
         bytes.extend(again);
         stream.set_nonblocking(true).unwrap();
+        // Nothing that the system has of it is sent when it is gone: the next bout is of others.
+        set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
         let mut client = Hostile { stream, bytes, again: start, at: 0, reads, pace, sent: 0, open: true };
         client.push();
         client
@@ -229,6 +239,23 @@ fn beside(broker: &Broker, bout: Duration, mut hostile: impl FnMut(Instant) + Se
         others.unwrap();
         client.join().expect("a client beside the others is served")
     })
+}
+
+/// Waits until a broker has done what clients left that are gone: it would be in front of those of the next bout, and take
+/// processors from those at another broker.
+fn come_to_rest(broker: &Broker, resting: &mut [Hostile]) {
+    for nth in 1..=LOOKS {
+        let before = broker.processor();
+        std::thread::sleep(LOOKS_EVERY);
+        if broker.processor() - before <= 1 {
+            return;
+        }
+        // That is work as well.
+        if nth % PINGS_EVERY == 0 {
+            resting.iter_mut().for_each(Hostile::ping);
+        }
+    }
+    panic!("a broker is still at work for clients that are gone");
 }
 
 fn waited(mut waited: Vec<Duration>) -> String {
