@@ -13,37 +13,43 @@ type Places = u128;
 
 const _: () = assert!(ROUTING_WORDS_MAX < Places::BITS as usize, "there is one place more than words");
 
+/// Bytes of a word that are compared as one number.
+const HEAD: usize = 8;
+
 /// The words of the key of a message.
 #[derive(Default)]
 pub(super) struct Words<'a> {
-    /// The first bytes of each, in order: mostly these are all that has to be compared.
-    heads: Vec<u64>,
-    /// Each in the same order, and the places that it stands behind.
-    words: Vec<(&'a [u8], Places)>,
+    /// Each once, in order.
+    words: Vec<Word<'a>>,
     count: usize,
+}
+
+/// In the order of [`Word::sign`], and then of what it says.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Word<'a> {
+    sign: (u64, usize),
+    word: &'a [u8],
+    /// The places that it stands behind.
+    places: Places,
 }
 
 impl<'a> Words<'a> {
     pub(super) fn of(key: &'a RoutingKey) -> Words<'a> {
-        let mut all: Vec<(u64, &[u8], Places)> =
-            split(key).enumerate().map(|(at, word)| (head(word), word, 1 << at)).collect();
-        let count = all.len();
-        all.sort_unstable();
-        all.dedup_by(|(_, next, places), (_, word, all)| {
-            let is_same = next == word;
-            *all |= if is_same { *places } else { 0 };
+        let mut words: Vec<Word> =
+            split(key).enumerate().map(|(at, word)| Word { sign: sign(word), word, places: 1 << at }).collect();
+        let count = words.len();
+        words.sort_unstable();
+        words.dedup_by(|next, first| {
+            let is_same = next.word == first.word;
+            first.places |= if is_same { next.places } else { 0 };
             is_same
         });
-        Words {
-            heads: all.iter().map(|(head, ..)| *head).collect(),
-            words: all.into_iter().map(|(_, word, places)| (word, places)).collect(),
-            count,
-        }
+        Words { words, count }
     }
 
     /// Steps that it takes to find a word.
     pub(super) fn depth(&self) -> usize {
-        1 + (usize::BITS - self.heads.len().leading_zeros()) as usize
+        1 + (usize::BITS - self.words.len().leading_zeros()) as usize
     }
 
     /// Whether they fit a pattern, in which `*` is one word and `#` any number of them; counts the words that are looked at.
@@ -66,11 +72,13 @@ impl<'a> Words<'a> {
     }
 
     fn places_of(&self, word: &[u8]) -> Places {
-        let head = head(word);
-        let from = self.heads.partition_point(|other| *other < head);
-        let alike = self.heads[from..].partition_point(|other| *other == head);
-        let alike = &self.words[from..from + alike];
-        alike.binary_search_by(|(other, _)| (*other).cmp(word)).map_or(0, |at| alike[at].1)
+        let sign = sign(word);
+        let alike = &self.words[self.words.partition_point(|other| other.sign < sign)..];
+        if word.len() <= HEAD {
+            return alike.first().filter(|first| first.sign == sign).map_or(0, |first| first.places);
+        }
+        let found = alike.binary_search_by(|other| (other.sign, other.word).cmp(&(sign, word)));
+        found.map_or(0, |at| alike[at].places)
     }
 }
 
@@ -80,12 +88,13 @@ fn split(key: &RoutingKey) -> impl Iterator<Item = &[u8]> {
     words.into_iter().flat_map(|key| key.split(|byte| *byte == b'.'))
 }
 
-/// The first eight bytes of a word, in the order of words.
-fn head(word: &[u8]) -> u64 {
-    match word.first_chunk() {
+/// The first bytes of a word, and how many it has: of a short one that is all there is to compare, and of most others.
+fn sign(word: &[u8]) -> (u64, usize) {
+    let head = match word.first_chunk::<HEAD>() {
         Some(head) => u64::from_be_bytes(*head),
-        None => word.iter().chain(&[0; 8]).take(8).fold(0, |head, byte| head << 8 | u64::from(*byte)),
-    }
+        None => word.iter().fold(0, |head, byte| head << 8 | u64::from(*byte)),
+    };
+    (head, word.len())
 }
 
 #[cfg(test)]
