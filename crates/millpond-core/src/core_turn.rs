@@ -266,7 +266,7 @@ impl Core {
             || !self.state.sweeps.is_empty()
             || !self.state.touched.is_empty()
             || self.has_rationed_to_look_at()
-            || self.dispatcher.scopes.are_held() && !self.is_fetching()
+            || self.is_held_at_hand()
         {
             return Some(Millis::ZERO);
         }

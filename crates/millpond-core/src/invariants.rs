@@ -17,6 +17,9 @@ use crate::state::pieces::PieceTimers;
 use crate::state::topic::{Aside, AsideWhy, Expiry, Left, Level, Topic};
 use crate::store::{SHELVES, Shelf};
 
+/// Turns in which somebody waits for what is at hand: far more than there is to be passed over in a test.
+const TURNS_HELD_MAX: u32 = 100;
+
 /// Checks everything; costs time in proportion to the state.
 pub fn check(core: &Core) {
     let state = &core.state;
@@ -428,6 +431,8 @@ fn buckets_have_their_timers(state: &State) {
 
 /// Nothing is ready while a consumer that could have it has credit, once a dispatch is over and every sweep done.
 fn ready_topics_are_offered(core: &Core) {
+    // What is on its way to somebody comes: there is not so much to be passed over before it, where this is looked at.
+    assert!(core.dispatcher.turns_held < TURNS_HELD_MAX, "somebody is told for ever that something is on its way");
     if !core.state.sweeps.is_empty() || core.is_fetching() || !core.state.touched.is_empty() {
         return;
     }

@@ -126,7 +126,8 @@ impl State {
                 self.groups[*group].topics += 1;
                 let is_paused = self.namespaces[*namespace].paused.holds(name);
                 let is_held = self.groups[*group].is_before(name);
-                let derived = (Hashes::of(self.hash_key, *group, name), is_paused, is_held, self.bounds_of(*topic));
+                let derived =
+                    (Hashes::of(self.hash_key, *group, name), is_paused, is_held, self.bounds_of(*topic, *group));
                 let stored = Stored { epoch: self.epoch, ..Stored::default() };
                 let home = (*group, *namespace);
                 let topic = Topic::new(*topic, home, name.detach(), *floor, *lease, derived, stored);

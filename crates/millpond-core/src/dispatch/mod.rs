@@ -54,6 +54,8 @@ pub(crate) struct Dispatcher {
     pub(crate) scopes: Scopes,
     /// Whether turns have passed in this turn because the ends of messages are held.
     pub(crate) has_passed: bool,
+    /// In how many turns one after the other something was on its way to somebody that was not being read.
+    pub(crate) turns_held: u32,
     pub(crate) reach: Reach,
     /// Of exclusive groups.
     pub(crate) offices: Offices,

@@ -190,7 +190,14 @@ impl Scopes {
         self.stir(slot);
     }
 
-    /// Whether something is on its way to somebody. If it is not being read, the next turn has it.
+    /// Nothing is known to be on its way in a scope that is served.
+    pub(crate) fn let_go(&mut self, slot: ScopeSlot) {
+        if let Some(scope) = self.slots.get_mut(slot as usize) {
+            scope.is_held = false;
+        }
+    }
+
+    /// Whether something is on its way to somebody.
     pub(crate) fn are_held(&self) -> bool {
         self.stirred.iter().any(|slot| {
             let scope = self.slots.get(*slot as usize);

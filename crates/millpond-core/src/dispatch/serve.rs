@@ -71,10 +71,16 @@ impl Core {
         }
         self.deliver(fed);
         self.pass_on_wants();
+        self.dispatcher.turns_held = if self.is_held_at_hand() { self.dispatcher.turns_held + 1 } else { 0 };
         self.answer_receives();
         self.vanish(log);
         self.state.leased.weighed();
         self.make_room();
+    }
+
+    /// Whether something is on its way to somebody that is not being read: the next turn has it.
+    pub(crate) fn is_held_at_hand(&self) -> bool {
+        self.dispatcher.scopes.are_held() && !self.is_fetching()
     }
 
     /// Brings what a topic is offered at up to date, and tells those who may be waiting for it.
@@ -85,6 +91,7 @@ impl Core {
     }
 
     fn serve_scope(&mut self, scope: ScopeSlot, fed: &mut Vec<ConsumerSlot>, log: &mut dyn FactLog) {
+        self.dispatcher.scopes.let_go(scope);
         loop {
             let Some(place) = self.dispatcher.scopes.slots.get_mut(scope as usize) else { return };
             let Some(slot) = place.hungry.pop_front() else { return };
@@ -210,8 +217,7 @@ impl Core {
     fn next_turn(&mut self, scope: ScopeSlot) -> Result<Option<Turn>, Held> {
         let Dispatcher { scopes, reach, .. } = &mut self.dispatcher;
         let next = scopes.next_turn(scope, &self.state, reach);
-        let scope = &mut scopes.slots[scope as usize];
-        scope.is_held = next.is_err();
+        let scope = &scopes.slots[scope as usize];
         match next {
             Ok(Some(mut turn)) => {
                 let (group, priority, places) = (scope.group, turn.priority, scope.places(turn.priority));

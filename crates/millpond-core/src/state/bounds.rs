@@ -8,6 +8,7 @@
 
 use millpond_types::TopicNumber;
 
+use crate::fact::GroupNumber;
 use crate::page::{LevelPage, RunPage, TopicPage};
 use crate::state::topic::Topic;
 use crate::state::{State, TopicSlot};
@@ -23,7 +24,9 @@ const SHORTER: u16 = 4;
 const LONGER: u16 = 2;
 /// A topic may have a piece, and messages that rest, that are shorter by one part in so many.
 const APART: u16 = 4;
-/// Messages that rest, at least, in units: with fewer their pieces are hardly more than one message each.
+/// What a topic is in one group is cut as many messages earlier or later as in the group before.
+const GROUPS_APART: u64 = 31;
+/// Messages that rest, at least, in units, but for what is less in some topics: with fewer their pieces are hardly more than one message each.
 const RESTING_MIN: u16 = 128;
 
 /// How much of a level stays in memory, in [units](crate::page::RunPage::units): a run is one, and more the more sizes and dedup ids
@@ -49,7 +52,7 @@ impl LevelBounds {
     /// Both ends are long enough that a line which a consumer keeps up with never goes to the store, and that a read is over
     /// before the head is.
     pub const ENDS: LevelBounds = LevelBounds { head: 256, tail: 512, piece: 512, resting: 256, out_of_line: 4096 };
-    /// All of it stays, of a level of a test.
+    /// So much stays that it is all of a level of a test.
     pub const WHOLE: LevelBounds =
         LevelBounds { head: u16::MAX, tail: u16::MAX, piece: 512, resting: u16::MAX, out_of_line: u16::MAX };
 
@@ -70,9 +73,10 @@ impl LevelBounds {
     }
 
     /// Those of one topic. Where each publish goes to the same very many topics, all of them would come to the end of a piece in one
-    /// turn, which took 20 ms for a thousand. So it is nearer in some than in others.
-    fn apart(self, topic: TopicNumber) -> LevelBounds {
-        let nearer = |part: u16| part - (topic.0 % u64::from(part / APART + 1)) as u16;
+    /// turn, which took 20 ms for a thousand. So it is nearer in some than in others, and of one topic in some groups.
+    fn apart(self, topic: TopicNumber, group: GroupNumber) -> LevelBounds {
+        let number = topic.0.wrapping_add(u64::from(group) * GROUPS_APART);
+        let nearer = |part: u16| part - (number % u64::from(part / APART + 1)) as u16;
         LevelBounds { piece: nearer(self.piece), resting: nearer(self.resting), ..self }
     }
 
@@ -122,13 +126,13 @@ impl TopicPage {
 
 impl State {
     /// How much of a topic stays in memory that begins.
-    pub(crate) fn bounds_of(&self, topic: TopicNumber) -> LevelBounds {
-        self.bounds.apart(topic)
+    pub(crate) fn bounds_of(&self, topic: TopicNumber, group: GroupNumber) -> LevelBounds {
+        self.bounds.apart(topic, group)
     }
 
     /// How much of a topic stays that comes with these lines: all that has come.
     pub(crate) fn bounds_of_page(&self, page: &TopicPage) -> LevelBounds {
-        self.bounds_of(page.number).fitting(page.units())
+        self.bounds_of(page.number, page.group).fitting(page.units())
     }
 
     /// Gives the store more of a topic's lines, for want of room, and tells how many runs. `None` if they are as short as they
@@ -144,9 +148,9 @@ impl State {
 
     /// A topic has use for more of its lines than was in memory.
     pub(crate) fn lengthen(&mut self, slot: TopicSlot) {
-        let Topic { number, bounds, .. } = self.topics[slot];
+        let Topic { number, group, bounds, .. } = self.topics[slot];
         if bounds.head < self.bounds.head {
-            self.set_line_bounds(slot, bounds.longer(self.bounds_of(number)));
+            self.set_line_bounds(slot, bounds.longer(self.bounds_of(number, group)));
         }
     }
 

@@ -244,10 +244,13 @@ fn beside(broker: &Broker, bout: Duration, mut hostile: impl FnMut(Instant) + Se
 /// Waits until a broker has done what clients left that are gone: it would be in front of those of the next bout, and take
 /// processors from those at another broker.
 fn come_to_rest(broker: &Broker, resting: &mut [Hostile]) {
+    let mut quiet = 0;
     for nth in 1..=LOOKS {
         let before = broker.processor();
         std::thread::sleep(LOOKS_EVERY);
-        if broker.processor() - before <= 1 {
+        quiet = if broker.processor() - before <= 1 { quiet + 1 } else { 0 };
+        // It may have waited for the disk alone the first time.
+        if quiet == 2 {
             return;
         }
         // That is work as well.

@@ -33,11 +33,14 @@ impl State {
         wants
     }
 
-    /// Whether more of a topic rests in memory than should: pieces have come back to be cut anew. Where a start has still to come
-    /// to it, what is saved for that may be as much, and stays.
+    /// Whether more of a topic rests in memory than should, and may leave: pieces have come back to be cut anew. Where a start has
+    /// still to come to it, what is saved for that may be as much, and stays.
     pub(crate) fn rest_too_many(&self, slot: TopicSlot) -> bool {
         let topic = &self.topics[slot];
-        !topic.is_held && topic.levels.iter().any(|level| level.rests > u32::from(topic.bounds.resting))
+        let bound = topic.bounds.resting;
+        let rest_too_many =
+            |level: &Level| level.rests > u32::from(bound) && !level.far(self.now, usize::from(bound) / 2).is_empty();
+        !topic.is_held && topic.levels.iter().any(rest_too_many)
     }
 
     /// Where few messages rest, none of them is in a piece.
@@ -115,7 +118,8 @@ impl State {
 }
 
 impl Level {
-    /// The messages that rest in memory, in order, but for so many units of those whose time comes first.
+    /// The messages that rest in memory, in order, but for so many units of those whose time comes first, and for those whose time
+    /// has come: these are ready with the next turn.
     fn far(&self, now: Now, near: usize) -> Vec<Sequence> {
         let resting = self.aside.iter().filter_map(|(first, aside)| Some((aside.state.rest(now)?, *first)));
         let mut resting: Vec<(u64, Sequence)> = resting.collect();
@@ -131,7 +135,8 @@ impl Level {
             sum <= near
         };
         let near = resting[..most].iter().take_while(is_near).count();
-        let mut far: Vec<Sequence> = resting.into_iter().skip(near).map(|(_, first)| first).collect();
+        let far = resting.into_iter().skip(near).filter(|(rest, _)| *rest > 0);
+        let mut far: Vec<Sequence> = far.map(|(_, first)| first).collect();
         far.sort_unstable();
         far
     }
