@@ -35,7 +35,7 @@ struct Word<'a> {
 
 impl<'a> Words<'a> {
     pub(super) fn of(key: &'a RoutingKey) -> Words<'a> {
-        let mut words: Vec<Word> =
+        let mut words: Vec<Word<'_>> =
             split(key).enumerate().map(|(at, word)| Word { sign: sign(word), word, places: 1 << at }).collect();
         let count = words.len();
         words.sort_unstable();
