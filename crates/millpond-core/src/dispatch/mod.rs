@@ -54,7 +54,8 @@ pub(crate) struct Dispatcher {
     pub(crate) scopes: Scopes,
     /// Whether turns have passed in this turn because the ends of messages are held.
     pub(crate) has_passed: bool,
-    /// In how many turns one after the other something was on its way to somebody that was not being read.
+    /// In how many turns one after the other something was on its way to somebody that was not being read: the
+    /// invariants hold that it comes.
     pub(crate) turns_held: u32,
     pub(crate) reach: Reach,
     /// Of exclusive groups.

@@ -26,7 +26,8 @@ const LONGER: u16 = 2;
 const APART: u16 = 4;
 /// What a topic is in one group is cut as many messages earlier or later as in the group before.
 const GROUPS_APART: u64 = 31;
-/// Messages that rest, at least, in units, but for what is less in some topics: with fewer their pieces are hardly more than one message each.
+/// Messages that rest, at least, in units, but for what is less in some topics: with fewer their pieces are hardly more than one
+/// message each.
 const RESTING_MIN: u16 = 128;
 
 /// How much of a level stays in memory, in [units](crate::page::RunPage::units): a run is one, and more the more sizes and dedup ids
@@ -125,7 +126,7 @@ impl TopicPage {
 }
 
 impl State {
-    /// How much of a topic stays in memory that begins.
+    /// How much of a topic stays in memory at most.
     pub(crate) fn bounds_of(&self, topic: TopicNumber, group: GroupNumber) -> LevelBounds {
         self.bounds.apart(topic, group)
     }

@@ -7,7 +7,7 @@ use crate::bare::Bare;
 use crate::script::{Line, Names, command};
 
 const TOPICS: usize = 40;
-/// Of each topic, nearly as many as stay in memory in line, and of those that are delayed.
+/// Of each topic, nearly as many as stay in memory in line, and of those that are delayed, in whichever the fewest do.
 const RUNS: usize = 1000;
 const DELAYED: usize = 190;
 /// Topics that are captured at a time, and as how many runs one of them counts.
