@@ -86,6 +86,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
             "answers in frames",
             "lulls in the midst",
             "short turns of the writer",
+            "long requests that let short ones pass",
             "receives that wait for nothing",
             "consumers that wait for nothing",
             "who holds leases and waits for nothing",

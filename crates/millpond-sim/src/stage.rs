@@ -17,14 +17,20 @@ use crate::ledger::Ledger;
 use crate::promises::Promises;
 use crate::verdict::Violation;
 
+/// Topics that a request names at most and is short: the clients of a life name few.
+const SHORT_RUNS: usize = 1;
+
 /// See the module.
 pub struct Stage {
     clock: Clock,
     canary: Option<Canary>,
     own_hand_max: u64,
-    /// Whether some turns are short, and whether the next one is.
+    /// Whether some turns are short, and whether the next one is; and how many there were.
     hastens: bool,
     pub is_in_haste: bool,
+    turns: u64,
+    /// How many requests have let others pass.
+    pub passed: u64,
     /// Whether a turn is over only when all is there that it wants to be read.
     reads_at_once: bool,
     /// Lent for a turn, as are the promises.
@@ -63,6 +69,8 @@ impl Stage {
             own_hand_max,
             hastens,
             is_in_haste: false,
+            turns: 0,
+            passed: 0,
             reads_at_once,
             ledger: Ledger::default(),
             promises,
@@ -114,10 +122,19 @@ impl Host for Stage {
         self.own_hand_max
     }
 
-    /// Every second turn, as if somebody had asked for little before it.
+    /// In two turns of three, as if somebody had asked for little before them.
     fn is_in_haste(&mut self, _is_somebody_waiting: bool) -> bool {
-        self.is_in_haste = self.hastens && !self.is_in_haste;
+        self.turns += 1;
+        self.is_in_haste = self.hastens && !self.turns.is_multiple_of(3);
         self.is_in_haste
+    }
+
+    fn short_runs(&self) -> usize {
+        SHORT_RUNS
+    }
+
+    fn lets_pass(&mut self) {
+        self.passed += 1;
     }
 
     fn begins(&mut self, core: &mut Core, now: Now) {

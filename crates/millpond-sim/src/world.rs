@@ -282,6 +282,7 @@ impl World {
         self.sights.saw_many("batches without room", u64::from(broker.is_stuck() && !was_stuck));
         self.sights.saw_many("marks", u64::from(broker.is_marked() && !was_marked));
         self.sights.saw_many("short turns of the writer", u64::from(broker.stage().is_in_haste));
+        self.sights.saw_many("long requests that let short ones pass", std::mem::take(&mut broker.stage().passed));
         broker.stage().lend(&mut self.ledger, &mut self.promises);
         let (asked, notices) = (std::mem::take(&mut broker.stage().asked), std::mem::take(&mut broker.stage().notices));
         self.ledger.verdict()?;

@@ -202,7 +202,7 @@ impl<H: Host> Writer<H> {
     pub(super) fn sleep(&self, now: Instant) -> Option<Duration> {
         let open = self.lanes_that_go_on();
         let may_go_on = self.put_off.iter().any(|(lane, _)| open.has(*lane));
-        if self.unfinished || may_go_on {
+        if self.unfinished || may_go_on || self.goes_with_next {
             return Some(Duration::ZERO);
         }
         // A turn gains no more run time than this, so a longer sleep would be time that no deadline sees.

@@ -7,6 +7,8 @@ use millpond_core::fact::Fact;
 use millpond_core::output::Output;
 use millpond_core::{Core, Decision, Now};
 
+use super::haste::SHORT_RUNS;
+
 /// Bytes of the largest batch that the writer writes itself: larger ones take so long that the next should fill meanwhile.
 const OWN_HAND_MAX: u64 = 16 * 1024;
 
@@ -28,6 +30,11 @@ pub trait Host: Send + 'static {
         is_somebody_waiting
     }
 
+    /// Topics that a request may name and be short, so that it is not left to the next turn.
+    fn short_runs(&self) -> usize {
+        SHORT_RUNS
+    }
+
     /// A turn begins at these times, which the core is told.
     fn begins(&mut self, core: &mut Core, now: Now) {
         core.set_time(now);
@@ -43,6 +50,9 @@ pub trait Host: Send + 'static {
 
     /// A request that a turn has taken is put off, for want of room.
     fn puts_off(&mut self) {}
+
+    /// A request that a turn has taken is left to the next one, because it is long and others are not.
+    fn lets_pass(&mut self) {}
 
     /// A fact was appended, at this position of the journal.
     fn happened(&mut self, _fact: &Fact, _position: u64) {}

@@ -7,6 +7,7 @@
 mod clock;
 mod commit;
 mod fetching;
+mod haste;
 mod host;
 mod journal;
 mod outgoing;
@@ -28,6 +29,7 @@ pub(crate) use clock::Clock;
 use commit::Filling;
 use fetching::Fetching;
 pub(crate) use fetching::{FetchThreads, Fetcher, Found, THREADS};
+use haste::Long;
 pub use host::Host;
 pub(crate) use host::Machine;
 pub(crate) use journal::{Job, Journal};
@@ -65,8 +67,8 @@ pub(crate) struct Writer<H> {
     filling: Filling,
     fetching: Fetching,
     pressure: Pressure,
-    /// What a turn has taken and not decided, for want of room that what came before it took; with its lane, and of each lane in
-    /// order. No lane is taken from meanwhile that would overtake it.
+    /// What a turn has taken and not decided, for want of room that what came before it took, or because it is long; by lanes, and of
+    /// each in order. No lane is taken from meanwhile that would overtake it.
     put_off: VecDeque<(usize, Asked)>,
     /// When the checkpoint that is being made was begun.
     checkpoint: Option<Instant>,
@@ -74,6 +76,8 @@ pub(crate) struct Writer<H> {
     unfinished: bool,
     /// Whether somebody who asks for little waits for turns.
     in_haste: bool,
+    /// Whether what the last turn decided goes to the disk with what the next one does.
+    goes_with_next: bool,
     store: LayeredStore,
     calls: Calls,
     own: Submitter<Request, Reply>,
@@ -145,6 +149,7 @@ impl<H: Host> Writer<H> {
             checkpoint: None,
             unfinished: false,
             in_haste: false,
+            goes_with_next: false,
             store,
             calls: Calls::default(),
             own,
@@ -172,7 +177,7 @@ impl<H: Host> Writer<H> {
         self.calls.open()
     }
 
-    /// Whether publishes wait for memory.
+    /// Whether publishes wait for memory, or for the turn behind one that had both short and long ones.
     pub(crate) fn is_pushed_back(&self) -> bool {
         self.pressure.is_on() || !self.put_off.is_empty()
     }
@@ -185,23 +190,33 @@ impl<H: Host> Writer<H> {
         self.note_disk_full();
         let mut put_off = std::mem::take(&mut self.put_off);
         let mut open = Open::ALL;
+        // What was put off is put off for no other reason a second time.
+        let lets_pass = self.in_haste && put_off.is_empty();
+        let mut long = Long::new(lets_pass.then(|| self.host.short_runs()));
+        // What is long goes with what is short that came meanwhile, and that waits for one sync and not for two.
+        self.goes_with_next = self.in_haste && !put_off.is_empty() && !self.goes_with_next;
         for (lane, asked) in batch.drain_lanes() {
             // A queue that stops gives what came behind it.
             while let Some((lane, asked)) = put_off.pop_front_if(|(before, _)| *before <= lane) {
                 self.handle_or_put_off(lane, asked, &mut open)?;
             }
-            self.handle_or_put_off(lane, asked, &mut open)?;
+            if let Some(asked) = long.sift(lane, asked) {
+                self.handle_or_put_off(lane, asked, &mut open)?;
+            }
         }
         for (lane, asked) in put_off {
             self.handle_or_put_off(lane, asked, &mut open)?;
         }
+        self.handle_or_leave(long, &mut open)?;
         self.go_on_from_commands();
         self.fetching.send(self.core.wanted(), &self.own);
         self.host.dispatched(&mut self.core, self.fetching.is_waiting());
         self.appender.hold(self.core.holdings());
         self.core.notices().drain(..).for_each(|notice| self.common.known.note(notice));
         self.sort_outputs(now);
-        self.commit(now)?;
+        if !self.goes_with_next || self.appender.is_overfull() {
+            self.commit(now)?;
+        }
         self.unfinished = self.tidy();
         self.pressure.look(&self.core, &self.store, &self.common.metrics, now);
         self.hold_back();
@@ -263,6 +278,22 @@ impl<H: Host> Writer<H> {
         asked.0.waits();
         self.put_off.push_back((lane, asked));
         self.host.puts_off();
+        Ok(())
+    }
+
+    /// Decides what is long, or leaves it to the next turn, behind what this one has put off of its lane.
+    fn handle_or_leave(&mut self, long: Long, open: &mut Open) -> Result<(), Failure> {
+        let (long, is_left) = long.end();
+        for (lane, mut asked) in long {
+            if is_left {
+                asked.0.waits();
+                self.put_off.push_back((lane, asked));
+                self.host.lets_pass();
+            } else {
+                self.handle_or_put_off(lane, asked, open)?;
+            }
+        }
+        self.put_off.make_contiguous().sort_by_key(|(lane, _)| *lane);
         Ok(())
     }
 

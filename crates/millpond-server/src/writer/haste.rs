@@ -1,0 +1,66 @@
+//! Where somebody is in haste, those who ask for little are decided, and told, before what takes long.
+//!
+//! A publish to a thousand topics takes a turn about a millisecond, and whoever is decided in the same turn is told behind it. So a
+//! turn in haste that has both decides what is short, and leaves what is long to the next one, which leaves nothing: where
+//! somebody is always in haste, what is long goes on every second turn. Invariant: of a connection, nothing overtakes anything.
+
+use millpond_core::command::{Command, Forward, Route};
+
+use super::Asked;
+use super::request::{RETURNING, Request};
+use crate::session::ticket::{EMBEDDED, parts};
+
+/// Topics that a request may name and be short: some tens of microseconds.
+pub(super) const SHORT_RUNS: usize = 64;
+
+/// What a turn in haste has found that is long, with its lane, and what comes behind it.
+pub(super) struct Long {
+    /// How many topics are many; `None` where nothing is left to the next turn.
+    short_runs: Option<usize>,
+    waits: Vec<(usize, Asked)>,
+    /// Whose these are.
+    connections: Vec<u64>,
+    /// Whether anything went before them.
+    has_let_pass: bool,
+}
+
+impl Long {
+    pub(super) fn new(short_runs: Option<usize>) -> Long {
+        Long { short_runs, waits: Vec::new(), connections: Vec::new(), has_let_pass: false }
+    }
+
+    /// Keeps a request that is long, or comes behind such a one of the same connection; gives it back where it is neither.
+    pub(super) fn sift(&mut self, lane: usize, asked: Asked) -> Option<Asked> {
+        let short_runs = self.short_runs.filter(|_| lane != RETURNING);
+        let Some(short_runs) = short_runs else { return Some(asked) };
+        let connection = match &asked.0 {
+            Request::Command(ticket, ..) => parts(*ticket).0,
+            _ => EMBEDDED,
+        };
+        let is_behind = self.connections.contains(&connection);
+        if !is_behind && runs(&asked.0) <= short_runs {
+            self.has_let_pass = true;
+            return Some(asked);
+        }
+        if !is_behind {
+            self.connections.push(connection);
+        }
+        self.waits.push((lane, asked));
+        None
+    }
+
+    /// What was kept, by lanes, and whether it is left to the next turn: it is not where nothing went before it.
+    pub(super) fn end(self) -> (Vec<(usize, Asked)>, bool) {
+        (self.waits, self.has_let_pass)
+    }
+}
+
+/// How many topics a request adds messages to.
+fn runs(request: &Request) -> usize {
+    let (Request::Command(_, command, _) | Request::Call(command)) = request else { return 0 };
+    match command {
+        Command::Publish(publish) | Command::Forward(Forward { publish, .. }) => publish.runs.len(),
+        Command::Route(Route { copies, .. }) => copies.count,
+        _ => 0,
+    }
+}
