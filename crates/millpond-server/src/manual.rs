@@ -198,7 +198,7 @@ impl<H: Host> ManualBroker<H> {
         self.writer.state.batch_bytes()
     }
 
-    /// Whether publishes wait for memory, or for the turn behind one that had both short and long ones.
+    /// Whether publishes wait for memory.
     pub fn is_pushed_back(&self) -> bool {
         self.writer.state.is_pushed_back()
     }

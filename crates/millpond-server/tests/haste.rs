@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use by_hand::{Clock, publish, run};
-use millpond_core::command::{Command, Ticket};
+use millpond_core::command::{Command, Forward, Look, LookWhich, Route, Routed, Ticket, TopicRef};
+use millpond_core::output::{Output, Reply};
 use millpond_core::{Core, Now};
 use millpond_server::manual::{Host, ManualBroker, Rooms};
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
+use millpond_types::{Millis, NamespaceName, Priority, TopicName};
 
 /// What each turn was asked, by its index.
 type Turns = Arc<Mutex<Vec<Vec<usize>>>>;
@@ -52,29 +54,54 @@ impl Host for Hasty {
 
 struct Rig {
     broker: ManualBroker<Hasty>,
+    clock: Clock,
     turns: Turns,
     asked: Vec<&'static str>,
 }
 
 impl Rig {
     fn new(is_in_haste: bool) -> Rig {
-        let turns = Turns::default();
-        let opened = open::<Core>(Arc::new(TwinDisk::new(512)), &OpenOptions::default()).unwrap();
-        let hasty = Hasty { clock: Clock::standing(), is_in_haste, turns: turns.clone() };
-        let (mut broker, _) = ManualBroker::start(opened, Rooms::least(), hasty).unwrap();
+        Rig::new_with(is_in_haste, OpenOptions::default())
+    }
+
+    fn new_with(is_in_haste: bool, options: OpenOptions) -> Rig {
+        Rig::on(Arc::new(TwinDisk::new(512)), is_in_haste, options)
+    }
+
+    fn on(disk: Arc<TwinDisk>, is_in_haste: bool, options: OpenOptions) -> Rig {
+        let (turns, clock) = (Turns::default(), Clock::standing());
+        let opened = open::<Core>(disk, &options).unwrap();
+        let rooms = Rooms { topics: options.room, layers: 2 * options.young_bytes, ..Rooms::least() };
+        let hasty = Hasty { clock: clock.clone(), is_in_haste, turns: turns.clone() };
+        let (mut broker, _) = ManualBroker::start(opened, rooms, hasty).unwrap();
         // A turn says what the next one is like.
         broker.write().unwrap();
         turns.lock().unwrap().clear();
-        Rig { broker, turns, asked: Vec::new() }
+        Rig { broker, clock, turns, asked: Vec::new() }
     }
 
     /// A connection publishes a message to each of so many topics.
     fn publish(&mut self, connection: u64, what: &'static str, topics: usize) {
+        self.ask(connection, what, publish((0..topics).map(|n| run(&format!("{n}"), b"body", 1)).collect()));
+    }
+
+    fn ask(&mut self, connection: u64, what: &'static str, command: Command) {
         let ticket = Ticket(connection << Ticket::INDEX_BITS | self.asked.len() as u64);
         self.asked.push(what);
-        let runs = (0..topics).map(|n| run(&format!("{n}"), b"body", 1)).collect();
-        let left = self.broker.submit(ticket, publish(runs));
-        assert!(left.is_none(), "there is room for it");
+        assert!(self.broker.submit(ticket, command).is_none(), "there is room for it");
+    }
+
+    /// Turns until nothing is to be done any more, and what they tell.
+    fn rest(&mut self) -> Vec<Output> {
+        let mut told = Vec::new();
+        for _ in 0..20 {
+            self.clock.pass(Duration::from_millis(1));
+            self.broker.write().unwrap();
+            while self.broker.commit() || self.broker.fetch(0) || self.broker.fetch(1) {}
+            while self.broker.housekeeper.step().unwrap() {}
+            told.extend(self.broker.take_told());
+        }
+        told
     }
 
     /// What the next turn is asked.
@@ -85,8 +112,8 @@ impl Rig {
     }
 }
 
-const LONG: usize = 65;
-const SHORT: usize = 64;
+const LONG: usize = 257;
+const SHORT: usize = 256;
 
 #[test]
 fn in_haste_what_is_short_is_decided_a_turn_before_what_is_long() {
@@ -140,6 +167,88 @@ fn in_haste_what_is_long_goes_to_the_disk_with_what_is_short_behind_it() {
     rig.publish(2, "short2", 1);
     assert_eq!(rig.turn(), ["short2"]);
     assert!(rig.broker.commit());
+    assert_eq!(rig.broker.write().unwrap(), Some(Duration::ZERO), "the next turn is there at once");
+    assert!(!rig.broker.commit());
+    rig.broker.write().unwrap();
+    assert!(rig.broker.commit());
+}
+
+#[test]
+fn what_is_long_holds_up_no_batch_that_somebody_waits_for_or_that_is_full() {
+    let mut rig = Rig::new(true);
+    rig.publish(1, "long1", LONG);
+    rig.publish(2, "short2", 1);
+    assert_eq!(rig.turn(), ["short2"]);
     assert_eq!(rig.turn(), ["long1"]);
-    assert_eq!((rig.broker.write().unwrap(), rig.broker.commit()), (None, true));
+    rig.publish(3, "short3", 1);
+    rig.publish(4, "long4", LONG);
+    assert_eq!(rig.turn(), ["short3"]);
+    assert!(rig.broker.commit(), "what went before short3 was on its way until now");
+    assert_eq!(rig.turn(), ["long4"]);
+    assert!(rig.broker.commit(), "short3 has waited for the disk alone");
+    let mut rig = Rig::new_with(true, OpenOptions { batch_bytes: 1024, ..OpenOptions::default() });
+    rig.publish(1, "long1", LONG);
+    rig.publish(2, "short2", 1);
+    assert_eq!(rig.turn(), ["short2"]);
+    assert!(rig.broker.commit());
+    assert_eq!(rig.turn(), ["long1"]);
+    assert!(rig.broker.commit());
+}
+
+#[test]
+fn forwards_and_routes_are_long_as_well() {
+    let mut rig = Rig::new(true);
+    let Command::Publish(to_many) = publish((0..LONG).map(|n| run(&format!("{n}"), b"body", 1)).collect()) else {
+        unreachable!("it is one")
+    };
+    let routed = Routed {
+        priority: Priority::DEFAULT,
+        delay: Millis::ZERO,
+        ttl: None,
+        block: to_many.runs[0].block.clone(),
+        too_large: None,
+    };
+    let to = ("exchange".try_into().unwrap(), "key".try_into().unwrap());
+    let mut route = Route::new(NamespaceName::default(), to, routed, None, to_many.level);
+    route.copies.count = LONG;
+    rig.ask(1, "forward1", Command::Forward(Forward { receipts: Vec::new(), publish: to_many }));
+    rig.ask(2, "route2", Command::Route(route));
+    rig.publish(3, "short3", 1);
+    rig.publish(1, "behind1", 1);
+    assert_eq!(rig.turn(), ["short3"]);
+    assert_eq!(rig.turn(), ["forward1", "route2", "behind1"]);
+}
+
+/// What it is published to is on the disk alone.
+#[test]
+fn a_stop_decides_what_the_last_turn_has_left() {
+    const ROOM: usize = 256 << 10;
+    let options = OpenOptions { room: ROOM, young_bytes: ROOM / 2, ..OpenOptions::default() };
+    let disk = Arc::new(TwinDisk::new(512));
+    let mut rig = Rig::on(disk.clone(), true, options.clone());
+    for from in (0..4000).step_by(100) {
+        rig.asked.push("one of many");
+        let runs = (from..from + 100).map(|n| run(&format!("{n:0400}"), b"body", 1)).collect();
+        let mut left = rig.broker.submit(Ticket(rig.asked.len() as u64), publish(runs));
+        while let Some(command) = left {
+            rig.rest();
+            left = rig.broker.submit(Ticket(rig.asked.len() as u64), command);
+        }
+        rig.rest();
+    }
+    assert!(rig.broker.core().cold_count() > LONG as u64);
+    let runs = (0..LONG).map(|n| run(&format!("{n:0400}"), b"again", 1)).collect();
+    rig.ask(1, "long1", publish(runs));
+    rig.publish(2, "short2", 1);
+    rig.broker.stop().unwrap();
+    let mut rig = Rig::on(disk, false, options);
+    let topic =
+        TopicRef { namespace: NamespaceName::default(), name: TopicName::try_from(&*format!("{:0400}", 0)).unwrap() };
+    rig.ask(3, "look", Command::Look(Look { topic, which: LookWhich::First(10), group: None }));
+    let told = rig.rest();
+    let found = told.iter().find_map(|output| match output {
+        Output::Reply { reply: Reply::Messages(messages), .. } => Some(messages.len()),
+        _ => None,
+    });
+    assert_eq!(found, Some(2));
 }

@@ -17,7 +17,7 @@ use crate::ledger::Ledger;
 use crate::promises::Promises;
 use crate::verdict::Violation;
 
-/// Topics that a request names at most and is short: the clients of a life name few.
+/// Runs that a request adds at most and is short: the clients of a life add few.
 const SHORT_RUNS: usize = 1;
 
 /// See the module.

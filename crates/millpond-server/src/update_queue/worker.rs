@@ -33,6 +33,11 @@ pub trait State: Send + 'static {
         false
     }
 
+    /// Whether it has requests of this turn that it handles in the next one: a queue that is told to stop comes to that as well.
+    fn has_left(&self) -> bool {
+        false
+    }
+
     /// Handles all that waited. The batch is empty when the sleep that the last call asked for is over, and may be when
     /// the queue was told to stop.
     fn update(&mut self, batch: &mut Batch<Self::Request, Self::Answer>) -> Next;
@@ -139,17 +144,22 @@ impl<S: State> Worker<S> {
     /// After each, `others` do what this one waits for. Gives the state back.
     pub fn finish(mut self, mut others: impl FnMut()) -> S {
         self.lanes.0.set_phase(Phase::Stopping);
-        while self.turn(Some(Duration::ZERO)) != Next::End && !self.lanes.0.end_if_finished() {
+        while self.turn(Some(Duration::ZERO)) != Next::End && !self.ends() {
             others();
         }
         self.state
+    }
+
+    /// Ends a queue that is told to stop and has nothing left to come, or to be handled.
+    fn ends(&self) -> bool {
+        !self.state.has_left() && self.lanes.0.end_if_finished()
     }
 
     fn run(mut self) -> S {
         let mut sleep = Some(Duration::ZERO);
         loop {
             match self.turn(sleep) {
-                Next::Sleep(time) if !self.lanes.0.end_if_finished() => sleep = time,
+                Next::Sleep(time) if !self.ends() => sleep = time,
                 Next::Sleep(_) | Next::End => return self.state,
             }
         }

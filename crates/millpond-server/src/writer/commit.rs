@@ -2,7 +2,7 @@
 //!
 //! One batch is on its way at a time, and the next fills meanwhile: so the batches grow with the load, and a sync's time
 //! is spread over all that came during the one before. A batch for which somebody waits goes as soon as the committer is
-//! free. One for which nobody waits (unconfirmed acks, publishes of level `none`) starts no sync of its own: it goes with
+//! free; but for one of what was left by others that let it wait, which goes with the next turn ([`super::haste`]). One for which nobody waits (unconfirmed acks, publishes of level `none`) starts no sync of its own: it goes with
 //! the next, or after a while. When little else waits and the batch is small, the writer writes and syncs it itself,
 //! which saves two hops between threads.
 //!
@@ -71,6 +71,11 @@ impl Filling {
         if bytes > 0 {
             self.since.get_or_insert(now);
         }
+    }
+
+    /// Whether somebody waits for it.
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.durable.is_empty() || !self.written.is_empty()
     }
 
     /// Since when the oldest of what is not synced is there.

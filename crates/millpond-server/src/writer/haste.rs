@@ -1,8 +1,9 @@
 //! Where somebody is in haste, those who ask for little are decided, and told, before what takes long.
 //!
-//! A publish to a thousand topics takes a turn about a millisecond, and whoever is decided in the same turn is told behind it. So a
+//! A publish to a thousand topics takes a turn most of a millisecond, and whoever is decided in the same turn is told behind it. So a
 //! turn in haste that has both decides what is short, and leaves what is long to the next one, which leaves nothing: where
-//! somebody is always in haste, what is long goes on every second turn. Invariant: of a connection, nothing overtakes anything.
+//! somebody is always in haste, what is long goes on every second turn. What that decides goes to the disk with what the turn
+//! behind it does. Invariant: of a connection, nothing overtakes anything.
 
 use millpond_core::command::{Command, Forward, Route};
 
@@ -10,12 +11,12 @@ use super::Asked;
 use super::request::{RETURNING, Request};
 use crate::session::ticket::{EMBEDDED, parts};
 
-/// Topics that a request may name and be short: some tens of microseconds.
-pub(super) const SHORT_RUNS: usize = 64;
+/// Runs that a request may add and be short: they take a turn some 0.2 ms, and what is left to the next one waits for a sync more.
+pub(super) const SHORT_RUNS: usize = 256;
 
 /// What a turn in haste has found that is long, with its lane, and what comes behind it.
 pub(super) struct Long {
-    /// How many topics are many; `None` where nothing is left to the next turn.
+    /// How many runs are not many; `None` where nothing is left to the next turn.
     short_runs: Option<usize>,
     waits: Vec<(usize, Asked)>,
     /// Whose these are.
@@ -55,7 +56,7 @@ impl Long {
     }
 }
 
-/// How many topics a request adds messages to.
+/// How many runs of messages a request adds.
 fn runs(request: &Request) -> usize {
     let (Request::Command(_, command, _) | Request::Call(command)) = request else { return 0 };
     match command {

@@ -30,7 +30,7 @@ pub trait Host: Send + 'static {
         is_somebody_waiting
     }
 
-    /// Topics that a request may name and be short, so that it is not left to the next turn.
+    /// Runs of messages that a request may add and be short, so that it is not left to the next turn.
     fn short_runs(&self) -> usize {
         SHORT_RUNS
     }

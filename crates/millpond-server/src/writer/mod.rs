@@ -70,13 +70,15 @@ pub(crate) struct Writer<H> {
     /// What a turn has taken and not decided, for want of room that what came before it took, or because it is long; by lanes, and of
     /// each in order. No lane is taken from meanwhile that would overtake it.
     put_off: VecDeque<(usize, Asked)>,
+    /// How many of these are there because they are long, or behind such: the next turn decides them.
+    left: usize,
     /// When the checkpoint that is being made was begun.
     checkpoint: Option<Instant>,
     /// Whether there is work for a turn of its own: topics that should leave memory, or a checkpoint to be captured.
     unfinished: bool,
     /// Whether somebody who asks for little waits for turns.
     in_haste: bool,
-    /// Whether what the last turn decided goes to the disk with what the next one does.
+    /// Whether the batch waits for what the next turn decides.
     goes_with_next: bool,
     store: LayeredStore,
     calls: Calls,
@@ -115,6 +117,10 @@ impl<H: Host> State for Writer<H> {
         self.in_haste
     }
 
+    fn has_left(&self) -> bool {
+        self.left > 0
+    }
+
     fn update(&mut self, batch: &mut Batch<Request, Reply>) -> Next {
         match self.turn(batch) {
             Ok(sleep) => Next::Sleep(sleep),
@@ -146,6 +152,7 @@ impl<H: Host> Writer<H> {
             fetching: Fetching::new(store.clone(), fetchers),
             pressure: Pressure::new(shares),
             put_off: VecDeque::new(),
+            left: 0,
             checkpoint: None,
             unfinished: false,
             in_haste: false,
@@ -177,9 +184,9 @@ impl<H: Host> Writer<H> {
         self.calls.open()
     }
 
-    /// Whether publishes wait for memory, or for the turn behind one that had both short and long ones.
+    /// Whether publishes wait for memory.
     pub(crate) fn is_pushed_back(&self) -> bool {
-        self.pressure.is_on() || !self.put_off.is_empty()
+        self.pressure.is_on() || self.put_off.len() > self.left
     }
 
     /// One turn; returns how long the writer may sleep if nothing comes.
@@ -190,11 +197,11 @@ impl<H: Host> Writer<H> {
         self.note_disk_full();
         let mut put_off = std::mem::take(&mut self.put_off);
         let mut open = Open::ALL;
-        // What was put off is put off for no other reason a second time.
+        // What was put off for one reason is not put off for another.
         let lets_pass = self.in_haste && put_off.is_empty();
         let mut long = Long::new(lets_pass.then(|| self.host.short_runs()));
-        // What is long goes with what is short that came meanwhile, and that waits for one sync and not for two.
-        self.goes_with_next = self.in_haste && !put_off.is_empty() && !self.goes_with_next;
+        // What was left goes with what is short and has come meanwhile, which then waits for one sync and not for two.
+        self.goes_with_next = std::mem::take(&mut self.left) > 0 && self.in_haste && !self.filling.is_waited_for();
         for (lane, asked) in batch.drain_lanes() {
             // A queue that stops gives what came behind it.
             while let Some((lane, asked)) = put_off.pop_front_if(|(before, _)| *before <= lane) {
@@ -214,7 +221,8 @@ impl<H: Host> Writer<H> {
         self.appender.hold(self.core.holdings());
         self.core.notices().drain(..).for_each(|notice| self.common.known.note(notice));
         self.sort_outputs(now);
-        if !self.goes_with_next || self.appender.is_overfull() {
+        self.goes_with_next &= !self.appender.is_full();
+        if !self.goes_with_next {
             self.commit(now)?;
         }
         self.unfinished = self.tidy();
@@ -284,14 +292,14 @@ impl<H: Host> Writer<H> {
     /// Decides what is long, or leaves it to the next turn, behind what this one has put off of its lane.
     fn handle_or_leave(&mut self, long: Long, open: &mut Open) -> Result<(), Failure> {
         let (long, is_left) = long.end();
+        if !is_left {
+            return long.into_iter().try_for_each(|(lane, asked)| self.handle_or_put_off(lane, asked, open));
+        }
         for (lane, mut asked) in long {
-            if is_left {
-                asked.0.waits();
-                self.put_off.push_back((lane, asked));
-                self.host.lets_pass();
-            } else {
-                self.handle_or_put_off(lane, asked, open)?;
-            }
+            asked.0.waits();
+            self.put_off.push_back((lane, asked));
+            self.left += 1;
+            self.host.lets_pass();
         }
         self.put_off.make_contiguous().sort_by_key(|(lane, _)| *lane);
         Ok(())
