@@ -2,8 +2,9 @@
 //!
 //! One batch is on its way at a time, and the next fills meanwhile: so the batches grow with the load, and a sync's time
 //! is spread over all that came during the one before. A batch for which somebody waits goes as soon as the committer is
-//! free; but for one of what was left by others that let it wait, which goes with the next turn ([`super::haste`]). One for which nobody waits (unconfirmed acks, publishes of level `none`) starts no sync of its own: it goes with
-//! the next, or after a while. When little else waits and the batch is small, the writer writes and syncs it itself,
+//! free, but for one of long requests, which the next turn may add short ones to ([`super::haste`]). One for which nobody
+//! waits (unconfirmed acks, publishes of level `none`) starts no sync of its own: it goes with the next, or after a while.
+//! When little else waits and the batch is small, the writer writes and syncs it itself,
 //! which saves two hops between threads.
 //!
 //! While the disk stands still, what fills meanwhile has a bound: publishes wait where it is a full batch, and everything where

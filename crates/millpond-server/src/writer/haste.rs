@@ -6,12 +6,14 @@
 //! behind it does. Invariant: of a connection, nothing overtakes anything.
 
 use millpond_core::command::{Command, Forward, Route};
+use millpond_storage::Failure;
 
-use super::Asked;
 use super::request::{RETURNING, Request};
+use super::{Asked, Host, Writer};
 use crate::session::ticket::{EMBEDDED, parts};
+use crate::update_queue::Open;
 
-/// Runs that a request may add and be short: they take a turn some 0.2 ms, and what is left to the next one waits for a sync more.
+/// Runs that a request may add and be short: a quarter of what one may have. For less, a sync more would not be worth it.
 pub(super) const SHORT_RUNS: usize = 256;
 
 /// What a turn in haste has found that is long, with its lane, and what comes behind it.
@@ -53,6 +55,24 @@ impl Long {
     /// What was kept, by lanes, and whether it is left to the next turn: it is not where nothing went before it.
     pub(super) fn end(self) -> (Vec<(usize, Asked)>, bool) {
         (self.waits, self.has_let_pass)
+    }
+}
+
+impl<H: Host> Writer<H> {
+    /// Decides what is long, or leaves it to the next turn, behind what this one has put off of its lane.
+    pub(super) fn handle_or_leave(&mut self, long: Long, open: &mut Open) -> Result<(), Failure> {
+        let (long, is_left) = long.end();
+        if !is_left {
+            return long.into_iter().try_for_each(|(lane, asked)| self.handle_or_put_off(lane, asked, open));
+        }
+        for (lane, mut asked) in long {
+            asked.0.waits();
+            self.put_off.push_back((lane, asked));
+            self.left += 1;
+            self.host.lets_pass();
+        }
+        self.put_off.make_contiguous().sort_by_key(|(lane, _)| *lane);
+        Ok(())
     }
 }
 

@@ -289,22 +289,6 @@ impl<H: Host> Writer<H> {
         Ok(())
     }
 
-    /// Decides what is long, or leaves it to the next turn, behind what this one has put off of its lane.
-    fn handle_or_leave(&mut self, long: Long, open: &mut Open) -> Result<(), Failure> {
-        let (long, is_left) = long.end();
-        if !is_left {
-            return long.into_iter().try_for_each(|(lane, asked)| self.handle_or_put_off(lane, asked, open));
-        }
-        for (lane, mut asked) in long {
-            asked.0.waits();
-            self.put_off.push_back((lane, asked));
-            self.left += 1;
-            self.host.lets_pass();
-        }
-        self.put_off.make_contiguous().sort_by_key(|(lane, _)| *lane);
-        Ok(())
-    }
-
     fn handle(&mut self, lane: usize, (request, answer): Asked) -> Result<(), Failure> {
         match request {
             Request::Command(ticket, command, _) if lane == BURYING => self.submit_late(ticket, command),
