@@ -291,6 +291,28 @@ fn nobody_is_given_anything_while_deliveries_are_held() {
     assert_eq!(pond.delivered, 5 + 3 + 7 + 2);
 }
 
+/// A start that is on hold keeps what it has to come to in memory, and leases have to do with the rest until it goes on.
+#[test]
+fn who_waits_where_a_start_on_hold_takes_the_room_is_told_when_it_goes_on() {
+    let mut pond = Pond::stocked();
+    pond.bare.core.hold_jobs(true);
+    pond.say("group new start=earliest");
+    pond.settle();
+    pond.publish(0..1000, 1);
+    let held = pond.bare.core.held_bytes();
+    assert!(held > ROOM / 8 && held < ROOM / 2, "{held} bytes wait for the start");
+    (1..=8).for_each(|session| pond.attach(session, ALL));
+    pond.say("receive max=1 wait=1m");
+    pond.settle();
+    let leased = pond.bare.core.leased_bytes();
+    assert!(leased < ROOM - ROOM / 32, "there would be room for it: {leased}");
+    assert_eq!((pond.holds(NOBODY), pond.rationed()), (0, 9));
+    pond.bare.core.hold_jobs(false);
+    pond.settle();
+    assert_eq!((pond.bare.core.held_bytes(), pond.holds(NOBODY)), (0, 1));
+    invariants::check(&pond.bare.core);
+}
+
 /// Leases that are given together take as much as they can be made to from the beginning on.
 #[test]
 fn nothing_that_is_done_with_leases_takes_more_than_they_were_charged() {

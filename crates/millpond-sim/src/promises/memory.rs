@@ -79,9 +79,9 @@ impl Rations {
                 sights.saw("leases where half of the room is taken");
                 let has_free = |room: usize| held < room.saturating_sub(leased);
                 let is_within = match holder {
-                    SessionId(0) if *count > 1 => has_free(self.but_for(ONE_EACH)),
-                    SessionId(0) if held == 0 => leased < self.but_for(LAST).max(1),
-                    SessionId(0) => has_free(self.but_for(FIRST)) || leased < self.but_for(SPARED),
+                    SessionId(0) if *count > 1 => has_free(but_for(ONE_EACH, self.room)),
+                    SessionId(0) if held == 0 => leased < but_for(LAST, self.room).max(1),
+                    SessionId(0) => has_free(but_for(FIRST, self.room)) || leased < but_for(SPARED, self.room),
                     _ => has_free(self.room) || held == 0 && self.left_out(model) < self.room / LEFT_OUT,
                 };
                 if !is_within {
@@ -120,19 +120,17 @@ impl Rations {
         self.beyond.pop_first().map_or(Ok(()), |(_, violation)| Err(violation))
     }
 
-    /// Whether somebody may be given nothing of a group, because of what it holds and others do.
+    /// Whether somebody may be given nothing of a group, because of what it holds and others do. What topics take that a start has
+    /// still to come to is not there for leases, and where jobs are on hold it does not go on.
     pub fn may_ration(&self, core: &Core, model: &Model, (holder, group): (SessionId, GroupNumber)) -> bool {
+        let by_starts = if core.has_jobs_on_hold() { core.held_bytes().min(self.room / 2) } else { 0 };
+        let room = self.room - by_starts;
         let (leased, holds) = (core.leased_bytes(), held_by(model, holder, group) > 0);
         match holder {
-            SessionId(0) => holds && leased >= self.but_for(SPARED) || leased >= self.but_for(LAST).max(1),
+            SessionId(0) => holds && leased >= but_for(SPARED, room) || leased >= but_for(LAST, room).max(1),
             // Of what heartbeats have left out before a start, the core may know more than is told here.
-            _ => holds && leased >= self.room / 2 || leased >= self.room && is_any_held_by_none(model),
+            _ => holds && leased >= room / 2 || leased >= room && is_any_held_by_none(model),
         }
-    }
-
-    /// The room but for one part in so many.
-    fn but_for(&self, parts: usize) -> usize {
-        self.room - self.room / parts
     }
 
     /// Bytes that those leases take at least which heartbeats have left out.
@@ -140,6 +138,11 @@ impl Rations {
         let current = self.left_out.iter().filter(|key| holder_of(model, **key) == Some(SessionId(0)));
         current.count() * LEASE_BYTES
     }
+}
+
+/// A room but for one part in so many.
+fn but_for(parts: usize, room: usize) -> usize {
+    room - room / parts
 }
 
 /// Whether there is a lease that no session holds.
