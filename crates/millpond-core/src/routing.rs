@@ -93,7 +93,7 @@ impl Exchange {
         let taking = self.bindings.iter().zip(0..).filter(|(_, at)| takes(&route.taken, *at));
         let mut targets =
             taking.map(|(binding, _)| target(&binding.target, &route.key)).collect::<Result<Vec<_>, _>>()?;
-        // They mostly are in order: bindings are, by their targets first.
+        // Those of a fanout are in order: its bindings differ in their targets alone.
         targets.sort_unstable();
         targets.dedup();
         Ok(targets)

@@ -8,18 +8,32 @@ use millpond_types::{
 use crate::address::{self, Place};
 use crate::quantity::{self, dedup_window_text, millis_text, retry_text, size_text};
 
+const UNKNOWN: &str = "no such value; a rule takes those of `millpond namespace set`, by the same names";
+
 /// A rule, `PATTERN KEY=VALUE,...`: a topic or `PREFIX*`, and values by the names of their flags.
 pub fn rule(text: &str) -> Result<Rule, String> {
     let form = "a rule is written 'PATTERN KEY=VALUE,...', as in 'acme/* max-in-flight=1,weight=3'";
     let (pattern, values) = text.trim().rsplit_once(' ').ok_or(form)?;
+    // A pattern may be any name, but hardly one of these: it is a setting that stands behind a blank too many.
+    let is_setting = |word: &str| {
+        let is_key = |key: &str| set(&mut Overrides::default(), &key.replace('_', "-"), "") != Err(UNKNOWN.to_owned());
+        word.trim_start_matches(',').split_once('=').is_some_and(|(key, _)| is_key(key))
+    };
+    if let Some(word) = pattern.split(' ').skip(1).find(|word| is_setting(word)) {
+        return Err(format!(
+            "{word} would be of the pattern: write the settings with commas between them, and no blank"
+        ));
+    }
     let (mut overrides, mut keys) = (Overrides::default(), Vec::new());
     for value in values.split(',') {
         let (key, value) = value.split_once('=').ok_or(form)?;
+        // The broker's own words for it, as they stand in its refusals.
+        let key = key.replace('_', "-");
         if keys.contains(&key) {
             return Err(format!("{key} is said twice; say it once"));
         }
+        set(&mut overrides, &key, value).map_err(|why| format!("{key}: {why}"))?;
         keys.push(key);
-        set(&mut overrides, key, value).map_err(|why| format!("{key}: {why}"))?;
     }
     Ok(Rule { pattern: self::pattern(pattern.trim_end())?, overrides })
 }
@@ -54,7 +68,7 @@ fn set(overrides: &mut Overrides, key: &str, text: &str) -> Result<(), String> {
         | "quota-topics" | "quota-connections" => {
             return Err("it is that of the whole namespace, and no rule says otherwise".into());
         }
-        _ => return Err("no such value; a rule takes those of `millpond namespace set`, by the same names".into()),
+        _ => return Err(UNKNOWN.into()),
     }
     Ok(())
 }
@@ -248,6 +262,8 @@ mod tests {
             ("a b lease=5s,ttl=none,retry=backoff:1s..2s", "a b"),
             ("a* rate=10/m:2,max-in-flight=none", "a*"),
             ("a* max-in-flight=1,run=4", "a*"),
+            ("a=b lease=5s", "a=b"),
+            ("a weigh=2 weight=2", "a weigh=2"),
             (r"a\* max-failures=0,on-expiry=dead,dedup-window=off", "a*"),
         ] {
             let found = rule(text).unwrap();
@@ -265,6 +281,11 @@ mod tests {
         for bad in ["a", "a weight", "* weight=1", "a weight=x", "a colour=red", "a max-in-flight=", "a*b weight=1"] {
             assert!(rule(bad).is_err(), "{bad}");
         }
+        for parted in ["a  weight=2 , ttl=5s", "a weight=2 ttl=5s", "a lease=1s ,weight=2 ,ttl=5s"] {
+            assert!(rule(parted).unwrap_err().contains("no blank"), "{parted}");
+        }
+        let underscored = rule("a max_waiting=5,overflow=drop_oldest").unwrap();
+        assert_eq!(entries_text(&underscored.overrides), "max-waiting=5,overflow=drop-oldest");
     }
 
     #[test]

@@ -155,7 +155,7 @@ pub fn on_expiry(text: &str) -> Result<OnExpiry, String> {
 pub fn overflow(text: &str) -> Result<Overflow, String> {
     match text {
         "reject" => Ok(Overflow::Reject),
-        "drop-oldest" => Ok(Overflow::DropOldest),
+        "drop-oldest" | "drop_oldest" => Ok(Overflow::DropOldest),
         _ => Err("a full topic refuses messages or drops the oldest: reject or drop-oldest".into()),
     }
 }
@@ -172,8 +172,8 @@ pub fn overflow_text(overflow: Overflow) -> &'static str {
 pub fn coalesce(text: &str) -> Result<Coalesce, String> {
     match text {
         "off" => Ok(Coalesce::Off),
-        "keep-first" => Ok(Coalesce::KeepFirst),
-        "keep-latest" => Ok(Coalesce::KeepLatest),
+        "keep-first" | "keep_first" => Ok(Coalesce::KeepFirst),
+        "keep-latest" | "keep_latest" => Ok(Coalesce::KeepLatest),
         _ => Err("coalesce is off, keep-first or keep-latest".into()),
     }
 }

@@ -1,4 +1,4 @@
-//! `cancel`: ends a message that is not leased.
+//! `cancel`: ends messages that are not leased.
 
 use clap::Args;
 
@@ -8,7 +8,7 @@ use crate::cli::Globals;
 use crate::connection::with_client;
 use crate::failure::Failure;
 
-/// End a message that is not leased; its dedup id is forgotten
+/// End messages that are not leased; their dedup ids are forgotten
 #[derive(Args)]
 pub struct Cancel {
     /// The topic
@@ -21,7 +21,9 @@ pub struct Cancel {
 impl Cancel {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
-        let which = self.which.which();
-        with_client(globals, async |client| Ok(client.cancel(self.topic.into(), which).await?))
+        let Cancel { topic, which } = self;
+        with_client(globals, async |client| {
+            which.each(async |which| client.cancel(topic.clone().into(), which).await).await
+        })
     }
 }

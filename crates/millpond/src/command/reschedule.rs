@@ -1,4 +1,4 @@
-//! `reschedule`: gives a message that is not leased another delay.
+//! `reschedule`: gives messages that are not leased another delay.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::quantity;
 
-/// Give a message that is not leased another delay
+/// Give messages that are not leased another delay
 #[derive(Args)]
 pub struct Reschedule {
     /// The topic
@@ -19,7 +19,7 @@ pub struct Reschedule {
     topic: TopicAddress,
     #[command(flatten)]
     which: WhichArgs,
-    /// How long from now until it is ready; 0s makes it ready at once
+    /// How long from now until they are ready; 0s makes them ready at once
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     delay: Duration,
 }
@@ -27,7 +27,9 @@ pub struct Reschedule {
 impl Reschedule {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
-        let which = self.which.which();
-        with_client(globals, async |client| Ok(client.reschedule(self.topic.into(), which, self.delay).await?))
+        let Reschedule { topic, which, delay } = self;
+        with_client(globals, async |client| {
+            which.each(async |which| client.reschedule(topic.clone().into(), which, delay).await).await
+        })
     }
 }

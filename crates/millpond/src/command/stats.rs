@@ -33,7 +33,10 @@ impl Stats {
             None => super::namespace::all(client).await,
         })?;
         if let Some(group) = &self.group {
-            views.iter_mut().for_each(|view| view.groups.retain(|view| view.name == *group));
+            for view in &mut views {
+                view.groups.retain(|view| view.name == *group);
+                view.offices.retain(|office| office.group == *group);
+            }
             if views.iter().all(|view| view.groups.is_empty()) {
                 return Err(Failure::refused(format!(
                     "there is no group {group} there: `millpond group list` tells which are"
@@ -45,6 +48,9 @@ impl Stats {
         } else {
             say::print(table(&views));
             say::print(became(&views));
+            if views.iter().any(|view| !view.offices.is_empty()) {
+                say::print(offices(&views));
+            }
             views.retain(|view| view.policy.quotas != Quotas::default());
             if !views.is_empty() {
                 say::print(usage(&views));
@@ -67,6 +73,23 @@ fn usage(views: &[NamespaceView]) -> Table {
         ] {
             let quota = quota.map_or_else(|| "none".into(), |quota| quota.to_string());
             table.row([view.name.to_string(), what.into(), used.to_string(), quota]);
+        }
+    }
+    table
+}
+
+/// Who leads exclusive groups.
+fn offices(views: &[NamespaceView]) -> Table {
+    let mut table = Table::new(&["namespace", "group", "leader", "epoch", "candidates"]);
+    for view in views {
+        for office in &view.offices {
+            table.row([
+                view.name.to_string(),
+                office.group.to_string(),
+                json::leader(office),
+                office.epoch.0.to_string(),
+                office.candidates.to_string(),
+            ]);
         }
     }
     table

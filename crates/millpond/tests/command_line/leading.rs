@@ -138,7 +138,12 @@ fn who_holds_an_office_is_shown_and_a_receive_is_refused() {
     house.until("it leads", |office| office["epoch"] == 1);
     assert_eq!(house.office()["leader"].as_str().map(str::len), Some(8));
     let table = house.broker.ok(&["group", "list", "default"]);
-    assert!(table.contains("leader") && table.contains("candidates"), "{table}");
+    let stats = house.broker.ok(&["stats", "default", "--group", "audit"]);
+    for table in [table, stats] {
+        assert!(table.contains("leader") && table.contains("candidates"), "{table}");
+    }
+    let stats = house.broker.ok(&["stats", "default", "--group", "default"]);
+    assert!(!stats.contains("leader"), "no office is of that group: {stats}");
     house.publish("one");
     house.until_finished();
     assert_eq!(house.notes()[0][0], "1");

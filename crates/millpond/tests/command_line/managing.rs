@@ -78,6 +78,39 @@ fn what_is_due_is_listed_however_much_is_ready_before_it() {
 }
 
 #[test]
+fn a_quota_that_topics_without_messages_use_up_says_so() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "create", "slow", "--rate", "1/1h:1", "--quota-topics", "1"]);
+    broker.ok(&["publish", "slow/a", "one"]);
+    broker.call(&["publish", "slow/b", "two"]).failed(1, &["quota_exceeded", "finish or purge some"]);
+    broker.ok(&["receive", "slow", "--ack"]);
+    broker.call(&["publish", "slow/b", "two"]).failed(1, &["quota_exceeded", "the bucket of their rate"]);
+    broker.ok(&["namespace", "set", "slow", "--rate", "none"]);
+    broker.ok(&["publish", "slow/b", "two"]);
+}
+
+/// What one of them is refused for keeps nothing from the others.
+#[test]
+fn several_messages_are_cancelled_or_rescheduled_in_one_call() {
+    let broker = Broker::start();
+    publish(&broker, "a", &["one", "--delay", "1h"]);
+    publish(&broker, "a", &["two", "--delay", "1h"]);
+    publish(&broker, "a", &["three", "--dedup-id", "d", "--delay", "1h"]);
+    let looked = broker.json(&["look", "default/a", "--due", "9", "--output", "json"]);
+    let ids: Vec<&str> = looked.iter().map(|row| row["id"].as_str().unwrap()).collect();
+    broker.ok(&["reschedule", "default/a", "--id", ids[0], "--id", ids[1], "--delay", "2h"]);
+    broker.ok(&["reschedule", "default/a", "--dedup-id", "d", "--delay", "0s"]);
+    assert_eq!(
+        (broker.counts("default")["delayed"].as_u64(), broker.counts("default")["waiting"].as_u64()),
+        (Some(2), Some(1))
+    );
+    let said = broker.call(&["cancel", "default/a", "--id", ids[0], "--id", "999.4.999", "--id", ids[1]]);
+    said.failed(1, &["999.4.999: ", "1 of 3 messages refused"]);
+    assert_eq!(broker.counts("default")["delayed"], 0);
+    broker.call(&["cancel", "default/a", "--id", "999.4.999"]).failed(1, &["refused by the broker"]);
+}
+
+#[test]
 fn a_message_is_rescheduled() {
     let broker = Broker::start();
     publish(&broker, "a", &["one", "--dedup-id", "d", "--delay", "1h"]);
