@@ -93,7 +93,7 @@ impl Exchange {
         let taking = self.bindings.iter().zip(0..).filter(|(_, at)| takes(&route.taken, *at));
         let mut targets =
             taking.map(|(binding, _)| target(&binding.target, &route.key)).collect::<Result<Vec<_>, _>>()?;
-        // Those of a fanout are in order: its bindings differ in their targets alone.
+        // Those of a fanout mostly are in order: its bindings are, unless the key stands in several.
         targets.sort_unstable();
         targets.dedup();
         Ok(targets)

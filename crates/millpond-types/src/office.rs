@@ -67,7 +67,7 @@ pub struct Standing {
     pub epoch: LeaderEpoch,
     /// The office's term: heartbeats that come three times as often keep it.
     pub term: Millis,
-    /// How long leases last at most once the office is lost; to who inaugurates, or is deposed, how long those of the
+    /// How long leases last at most once the office is lost; to whoever inaugurates or is deposed, how long those of the
     /// outgoing leader last from now: zero where they are over.
     pub handover: Millis,
 }

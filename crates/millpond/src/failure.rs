@@ -1,6 +1,7 @@
 //! How a command ends when it does not succeed: a text for people and an exit code for scripts.
 //!
-//! Every text says what happened, why, and what to do. It is printed once, by `main`; nothing else writes errors.
+//! Every text says what happened, why, and what to do. It is printed once, by `main`; nothing else writes errors, but for
+//! what a command that goes on with others was refused.
 
 use std::fmt;
 

@@ -8,20 +8,19 @@ use millpond_types::{
 use crate::address::{self, Place};
 use crate::quantity::{self, dedup_window_text, millis_text, retry_text, size_text};
 
-const UNKNOWN: &str = "no such value; a rule takes those of `millpond namespace set`, by the same names";
-
 /// A rule, `PATTERN KEY=VALUE,...`: a topic or `PREFIX*`, and values by the names of their flags.
 pub fn rule(text: &str) -> Result<Rule, String> {
     let form = "a rule is written 'PATTERN KEY=VALUE,...', as in 'acme/* max-in-flight=1,weight=3'";
     let (pattern, values) = text.trim().rsplit_once(' ').ok_or(form)?;
     // A pattern may be any name, but hardly one of these: it is a setting that stands behind a blank too many.
-    let is_setting = |word: &str| {
-        let is_key = |key: &str| set(&mut Overrides::default(), &key.replace('_', "-"), "") != Err(UNKNOWN.to_owned());
-        word.trim_start_matches(',').split_once('=').is_some_and(|(key, _)| is_key(key))
+    let keys = entries(&Overrides::from(&Policy::default()));
+    let is_setting = |word: &&str| {
+        let key = word.trim_start_matches(',').split_once('=').map(|(key, _)| key.replace('_', "-"));
+        keys.iter().any(|(known, _)| key.as_deref() == Some(known))
     };
-    if let Some(word) = pattern.split(' ').skip(1).find(|word| is_setting(word)) {
+    if let Some(word) = pattern.split(' ').skip(1).find(is_setting) {
         return Err(format!(
-            "{word} would be of the pattern: write the settings with commas between them, and no blank"
+            "{word} would be of the pattern: write the settings with commas between them, and no blank. For a topic with such a name, take a prefix"
         ));
     }
     let (mut overrides, mut keys) = (Overrides::default(), Vec::new());
@@ -68,7 +67,7 @@ fn set(overrides: &mut Overrides, key: &str, text: &str) -> Result<(), String> {
         | "quota-topics" | "quota-connections" => {
             return Err("it is that of the whole namespace, and no rule says otherwise".into());
         }
-        _ => return Err(UNKNOWN.into()),
+        _ => return Err("no such value; a rule takes those of `millpond namespace set`, by the same names".into()),
     }
     Ok(())
 }

@@ -218,7 +218,8 @@ impl Core {
         let consumer = &self.dispatcher.consumers[slot as usize];
         let office = self.state.office(consumer.group).expect("a consumer with a standing is of an exclusive group");
         let OfficeTerms { term, handover } = office.terms;
-        let left = office.outgoing.map_or(Millis::ZERO, |(_, until)| until.since(self.state.now.run));
+        let over = |until: RunTime| until.max(self.dispatcher.grace).since(self.state.now.run);
+        let left = office.outgoing.map_or(Millis::ZERO, |(_, until)| over(until));
         let handover = if matches!(role, Role::Deposed | Role::Inaugurate) { left } else { handover };
         let Kind::Attached { session, number } = consumer.kind else { unreachable!("a receive has no standing") };
         let standing = Standing { role, epoch: office.epoch, term, handover };

@@ -79,18 +79,11 @@ impl Core {
                 Err((count, over)) => {
                     drop(part.split_front(count));
                     self.over_quota += u64::from(count);
-                    let outcome =
-                        over.refusal(&self.state.namespaces[storing.namespace].name, self.hold_nothing(storing));
+                    let outcome = over.refusal(&self.state.namespaces[storing.namespace].name);
                     push(&mut storing.outcomes, count, outcome);
                 }
             }
         }
-    }
-
-    /// Whether the groups of a namespace hold no message, and any topics are kept by the bucket of their rate alone.
-    fn hold_nothing(&self, storing: &Storing<'_>) -> bool {
-        let groups = &self.state.namespaces[storing.namespace].groups;
-        groups.iter().all(|group| self.state.groups[*group].usage().messages == 0)
     }
 
     /// How many messages from the front there is room for, or how many there is none for.
@@ -231,14 +224,12 @@ impl ByGroup {
 }
 
 impl Over {
-    fn refusal(&self, namespace: &NamespaceName, holds_nothing: bool) -> PublishOutcome {
+    fn refusal(&self, namespace: &NamespaceName) -> PublishOutcome {
         let Over { what, used, needs, limit, with_own } = self;
-        // Nobody sees those topics in a list, and there is nothing to finish.
-        let remedy = match holds_nothing && *used > 0 && *what == "topic" {
-            true => {
-                "nothing is left of those but the bucket of their rate; wait until it is full, set the rate to none"
-            }
-            false => "finish or purge some",
+        // No list shows a topic that is kept by its rate alone.
+        let kept = match *what {
+            "topic" => " (one with a rate stays until its bucket is full, also with nothing left of it)",
+            _ => "",
         };
         let used = Counted(*used, what);
         let holds = if *with_own {
@@ -246,8 +237,9 @@ impl Over {
         } else {
             format!("namespace {namespace} holds {used}")
         };
-        let detail =
-            format!("{holds} and may hold {limit}, and this needs {needs} more: {remedy}, or raise quota-{what}s");
+        let detail = format!(
+            "{holds} and may hold {limit}, and this needs {needs} more: finish or purge some{kept}, or raise quota-{what}s"
+        );
         PublishOutcome::Refused { code: Code::QuotaExceeded, detail }
     }
 }

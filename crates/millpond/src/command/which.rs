@@ -2,7 +2,7 @@
 
 use clap::Args;
 use millpond_client::{Error, Which};
-use millpond_types::{Counted, MessageId};
+use millpond_types::MessageId;
 
 use crate::failure::{Exit, Failure};
 use crate::quantity;
@@ -12,34 +12,43 @@ use crate::say;
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 pub struct WhichArgs {
-    /// A message's id, as publish prints it; may be given often
+    /// A message's id, as publish prints it; may be given more than once
     #[arg(long = "id", value_name = "ID")]
     ids: Vec<MessageId>,
-    /// The dedup id that a message was published with, while the dedup window lasts; after it, take --id. May be given often
+    /// The dedup id that a message was published with, while the dedup window lasts; after it, take --id. May be given more than once
     #[arg(long = "dedup-id", value_name = "ID", value_parser = quantity::dedup_id)]
     dedup_ids: Vec<String>,
 }
 
 impl WhichArgs {
-    /// Does `verb` with each of them. Those of several that are refused are told, and the others done.
+    /// Does `verb` with each of them. Those of several that are refused are told, and the others done; where nobody answers any
+    /// more, it ends.
     pub async fn each(self, verb: impl AsyncFn(Which) -> Result<(), Error>) -> Result<(), Failure> {
         let by_id = self.ids.into_iter().map(|id| (id.to_string(), Which::Id(id)));
         let by_dedup_id = self.dedup_ids.into_iter().map(|id| (id.clone(), Which::Dedup(id.into())));
         let all: Vec<(String, Which)> = by_id.chain(by_dedup_id).collect();
         let (count, mut refused) = (all.len(), 0);
-        for (name, which) in all {
+        for (at, (name, which)) in all.into_iter().enumerate() {
             let Err(failure) = verb(which).await.map_err(Failure::from) else { continue };
-            if count == 1 || failure.exit != Exit::Refused {
+            if count == 1 {
                 return Err(failure);
+            }
+            if failure.exit != Exit::Refused {
+                let done = at - refused;
+                let text = format!(
+                    "{name}: {failure}. Before it {done} were done and {refused} refused; {} were not asked for",
+                    count - at - 1
+                );
+                return Err(Failure { text, ..failure });
             }
             say::note(format!("{name}: {failure}"));
             refused += 1;
         }
         match refused {
             0 => Ok(()),
-            refused => Err(Failure::refused(format!(
-                "{refused} of {} refused, for the reasons above; the others are done",
-                Counted(count as u64, "message")
+            _ if refused == count => Err(Failure::refused(format!("all {count} were refused, for the reasons above"))),
+            _ => Err(Failure::refused(format!(
+                "{refused} of {count} were refused, for the reasons above; the others are done"
             ))),
         }
     }

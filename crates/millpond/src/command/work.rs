@@ -201,7 +201,7 @@ fn told(group: &GroupName, standing: &Standing) -> String {
             )
         }
         Role::Lead => format!("leading group {group} in epoch {epoch}"),
-        Role::Deposed if left == 0 => format!("no longer leading group {group}, and its leases are over"),
+        Role::Deposed if left == 0 => format!("no longer leading group {group}, and no earlier leases last"),
         Role::Deposed => format!("no longer leading group {group}: commands that run have {left} ms to finish"),
     }
 }

@@ -78,13 +78,12 @@ fn what_is_due_is_listed_however_much_is_ready_before_it() {
 }
 
 #[test]
-fn a_quota_that_topics_without_messages_use_up_says_so() {
+fn a_quota_of_topics_says_that_some_stay_for_their_rate() {
     let broker = Broker::start();
     broker.ok(&["namespace", "create", "slow", "--rate", "1/1h:1", "--quota-topics", "1"]);
     broker.ok(&["publish", "slow/a", "one"]);
-    broker.call(&["publish", "slow/b", "two"]).failed(1, &["quota_exceeded", "finish or purge some"]);
     broker.ok(&["receive", "slow", "--ack"]);
-    broker.call(&["publish", "slow/b", "two"]).failed(1, &["quota_exceeded", "the bucket of their rate"]);
+    broker.call(&["publish", "slow/b", "two"]).failed(1, &["quota_exceeded", "stays until its bucket is full"]);
     broker.ok(&["namespace", "set", "slow", "--rate", "none"]);
     broker.ok(&["publish", "slow/b", "two"]);
 }
@@ -105,9 +104,13 @@ fn several_messages_are_cancelled_or_rescheduled_in_one_call() {
         (Some(2), Some(1))
     );
     let said = broker.call(&["cancel", "default/a", "--id", ids[0], "--id", "999.4.999", "--id", ids[1]]);
-    said.failed(1, &["999.4.999: ", "1 of 3 messages refused"]);
+    said.failed(1, &["999.4.999: ", "1 of 3 were refused"]);
     assert_eq!(broker.counts("default")["delayed"], 0);
     broker.call(&["cancel", "default/a", "--id", "999.4.999"]).failed(1, &["refused by the broker"]);
+    broker.ok(&["publish", "default/a", "four", "--dedup-id", "e", "--delay", "1h"]);
+    let both = ["cancel", "default/a", "--dedup-id", "d", "--dedup-id", "e"];
+    broker.ok(&both);
+    broker.call(&both).failed(1, &["d: ", "e: ", "all 2 were refused"]);
 }
 
 #[test]
