@@ -57,7 +57,7 @@ const CHORES: &[Chore] = &[
 ];
 
 /// Seeds of `simulate`: few enough for every run; longer runs are started by hand.
-const SIMULATED_SEEDS: &str = "50";
+const SIMULATED_SEEDS: &str = "200";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
