@@ -12,11 +12,13 @@ use crate::quantity::{self, dedup_window_text, millis_text, retry_text, size_tex
 pub fn rule(text: &str) -> Result<Rule, String> {
     let form = "a rule is written 'PATTERN KEY=VALUE,...', as in 'acme/* max-in-flight=1,weight=3'";
     let (pattern, values) = text.trim().rsplit_once(' ').ok_or(form)?;
+    // The broker's refusals name a value with underscores.
+    let flag = |key: &str| key.replace('_', "-");
     // A pattern may be any name, but hardly one of these: it is a setting that stands behind a blank too many.
-    let keys = entries(&Overrides::from(&Policy::default()));
+    let known = entries(&Overrides::from(&Policy::default()));
     let is_setting = |word: &&str| {
-        let key = word.trim_start_matches(',').split_once('=').map(|(key, _)| key.replace('_', "-"));
-        keys.iter().any(|(known, _)| key.as_deref() == Some(known))
+        let key = word.trim_start_matches(',').split_once('=').map(|(key, _)| flag(key));
+        known.iter().any(|(name, _)| key.as_deref() == Some(name))
     };
     if let Some(word) = pattern.split(' ').skip(1).find(is_setting) {
         return Err(format!(
@@ -26,8 +28,7 @@ pub fn rule(text: &str) -> Result<Rule, String> {
     let (mut overrides, mut keys) = (Overrides::default(), Vec::new());
     for value in values.split(',') {
         let (key, value) = value.split_once('=').ok_or(form)?;
-        // The broker's own words for it, as they stand in its refusals.
-        let key = key.replace('_', "-");
+        let key = flag(key);
         if keys.contains(&key) {
             return Err(format!("{key} is said twice; say it once"));
         }

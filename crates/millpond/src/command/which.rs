@@ -36,7 +36,7 @@ impl WhichArgs {
             if failure.exit != Exit::Refused {
                 let done = at - refused;
                 let text = format!(
-                    "{name}: {failure}. Before it {done} were done and {refused} refused; {} were not asked for",
+                    "{name}: {failure}. Of those before it {done} done and {refused} refused; {} behind it not asked for",
                     count - at - 1
                 );
                 return Err(Failure { text, ..failure });
@@ -51,5 +51,38 @@ impl WhichArgs {
                 "{refused} of {count} were refused, for the reasons above; the others are done"
             ))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use millpond_types::Code;
+
+    use super::*;
+    use crate::connection::runtime;
+
+    /// What is behind it may still be wanted: it is not asked for, and whoever called is told so.
+    #[test]
+    fn where_nobody_answers_any_more_it_ends_and_says_where() {
+        let all = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
+        let asked = Cell::new(0);
+        let verb = async |_| {
+            asked.set(asked.get() + 1);
+            match asked.get() {
+                1 | 3 => Ok(()),
+                2 => Err(Error::Refused { code: Code::MessageUnknown, detail: "no such".into() }),
+                _ => Err(Error::Refused { code: Code::Stopping, detail: "it stops".into() }),
+            }
+        };
+        let args = WhichArgs { ids: Vec::new(), dedup_ids: all };
+        let failure = runtime().unwrap().block_on(args.each(verb)).unwrap_err();
+        assert_eq!((failure.exit, asked.get()), (Exit::Unreachable, 4));
+        assert!(failure.text.starts_with("d: "), "{failure}");
+        assert!(
+            failure.text.ends_with("Of those before it 2 done and 1 refused; 1 behind it not asked for"),
+            "{failure}"
+        );
     }
 }
