@@ -12,6 +12,9 @@ use millpond_types::{
 
 use super::{CROWD, FAST, MIB, SLICE, SLOW};
 
+/// Topics that a publish names at most and is not left to the next turn of the writer.
+const SHORT_RUNS: usize = 256;
+
 /// One thing that clients do to a broker.
 pub struct Kind {
     /// What, behind "who".
@@ -67,7 +70,17 @@ pub fn all(at_length: bool) -> Vec<Kind> {
         },
         Kind {
             fills: true,
-            ..new("flood with publishes to as many topics as one may name", few, Vec::new(), encoded(&[broad()]), FAST)
+            ..new(
+                "flood with publishes to as many topics as one may name",
+                few,
+                Vec::new(),
+                encoded(&[broad(PUBLISH_RUNS_MAX)]),
+                FAST,
+            )
+        },
+        Kind {
+            fills: true,
+            ..new("flood with publishes to 256 topics each", few, Vec::new(), encoded(&[broad(SHORT_RUNS)]), FAST)
         },
     ]
 }
@@ -104,11 +117,11 @@ fn publish(namespace: &str, count: usize, body: &[u8]) -> Request {
     Request::Publish(Publish { namespace, level: Level::None, producer: None, runs: vec![run] })
 }
 
-/// One message to each.
-fn broad() -> Request {
+/// One message to each of so many.
+fn broad(topics: usize) -> Request {
     let Request::Publish(mut publish) = publish("drizzle", 1, b"z") else { unreachable!("it is one") };
     let run = publish.runs.remove(0);
-    publish.runs = (0..PUBLISH_RUNS_MAX).map(|at| PublishRun { topic: broad_topic(at), ..run.clone() }).collect();
+    publish.runs = (0..topics).map(|at| PublishRun { topic: broad_topic(at), ..run.clone() }).collect();
     Request::Publish(publish)
 }
 
