@@ -2,30 +2,26 @@
 //! exchange; the core asks it again where that is not true any more.
 //!
 //! A publish is held against each binding in turn. That is why an exchange has a limit on them, and why the edge does it. What
-//! is asked of the message is put in order once for all of them, so that each costs little whatever it asks; and what all
-//! come to is counted, for whoever shares a thread with who routes much.
+//! is asked of the message is put in order once for all of them, so that each costs little whatever it asks. What all come to is
+//! counted, and may be done in parts ([`Finding`]), for whoever shares a thread with who routes much.
 
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 use millpond_types::block::{self, Sizes};
 use millpond_types::limits::PUBLISH_BYTES_MAX;
-use millpond_types::{
-    Binding, Code, Condition, ExchangeKind, KEY_PLACE, NamespaceName, RoutingKey, TopicName, Unroutable,
-};
+use millpond_types::{Binding, Code, ExchangeKind, KEY_PLACE, NamespaceName, RoutingKey, TopicName, Unroutable};
 
 use crate::command::{Copies, DedupMark, PublishRun, Route, Routed};
 use crate::dedup_hash;
 
+mod finding;
 mod headers;
 mod words;
 
-use headers::Headers;
-use words::Words;
+pub use finding::Finding;
 
 /// Steps of something that is taken from a message: a copy is a topic more, found among the others.
 const TAKEN: usize = 256;
@@ -39,21 +35,23 @@ pub struct Exchange {
     pub unroutable: Unroutable,
     /// The journal position behind its last change: no two states of exchanges have one.
     pub version: u64,
-    /// Its bindings.
-    pub bindings: BTreeSet<Binding>,
+    /// Its bindings, each once, in order.
+    pub bindings: Vec<Binding>,
 }
 
 impl Exchange {
+    /// Where a binding is among its own, or would be.
+    pub(crate) fn place(&self, binding: &Binding) -> Result<usize, usize> {
+        self.bindings.binary_search(binding)
+    }
+
     /// Finds where a message goes: which bindings of this exchange take it, or why it goes nowhere. The copies are not made yet,
     /// for a few bytes may have a thousand: while it waits it holds a bit for each binding.
     pub fn resolve(&self, route: &mut Route, hash_key: [u64; 2]) {
-        (route.version, route.refusal, route.copies) = (self.version, None, Copies::default());
-        let (taken, steps) = self.taken(&route.key, &route.message.block, hash_key);
-        (route.taken, route.steps) = (taken, steps);
-        match self.copies(route) {
-            Ok(copies) => route.copies = copies,
-            Err(refusal) => (route.taken, route.refusal) = (Vec::new(), Some(refusal)),
-        }
+        let mut finding = self.begin();
+        let is_through = self.hold(&mut finding, route, hash_key, usize::MAX);
+        assert!(is_through, "nothing stops it");
+        self.end(finding, route);
     }
 
     /// Makes the copies of a message that this exchange has resolved: a run for each topic that it goes to, in the order of
@@ -98,28 +96,6 @@ impl Exchange {
         targets.dedup();
         Ok(targets)
     }
-
-    /// Which bindings take a message, a bit each in their order, and how many steps it took to find that.
-    fn taken(&self, key: &RoutingKey, block: &[u8], hash_key: [u64; 2]) -> (Vec<u64>, usize) {
-        let words = if self.kind == ExchangeKind::Topic { Words::of(key) } else { Words::default() };
-        let headers =
-            if self.kind == ExchangeKind::Headers { Headers::of(block, hash_key) } else { Headers::default() };
-        let (word, header) = (words.depth(), headers.depth());
-        let (mut words_looked_at, mut headers_looked_at) = (0, headers.count());
-        let mut takes = |binding: &Binding| match &binding.condition {
-            Condition::Always => true,
-            Condition::Key(own) if self.kind == ExchangeKind::Topic => words.fit(own, &mut words_looked_at),
-            Condition::Key(own) => own == key,
-            Condition::Headers { all, headers: own } => headers.have(*all, own, &mut headers_looked_at),
-        };
-        let mut taken = vec![0; self.bindings.len().div_ceil(BITS)];
-        for (at, binding) in self.bindings.iter().enumerate() {
-            taken[at / BITS] |= u64::from(takes(binding)) << (at % BITS);
-        }
-        let count: u32 = taken.iter().map(|bits| bits.count_ones()).sum();
-        let looked_at = words_looked_at * word + headers_looked_at * header;
-        (taken, self.bindings.len() + looked_at + count as usize * TAKEN)
-    }
 }
 
 /// Bindings of which one word says whether they take a message.
@@ -157,12 +133,13 @@ fn target(target: &TopicName, key: &RoutingKey) -> Result<TopicName, (Code, Stri
 
 #[cfg(test)]
 mod tests {
-    use core::slice::from_ref;
+    use alloc::collections::BTreeSet;
+    use alloc::vec;
 
     use super::*;
     use crate::command::Level;
     use millpond_types::limits::{BINDINGS_MAX, ROUTING_WORDS_MAX};
-    use millpond_types::{ExchangeName, Millis, Priority};
+    use millpond_types::{Condition, ExchangeName, Millis, Priority};
 
     fn key(text: &str) -> RoutingKey {
         RoutingKey::try_from(text).unwrap()
@@ -196,6 +173,7 @@ mod tests {
             let binding = |at| Binding { target: target.clone(), condition: condition(at) };
             let bindings: BTreeSet<Binding> = (0..BINDINGS_MAX).map(binding).collect();
             assert_eq!(bindings.len(), BINDINGS_MAX);
+            let bindings = bindings.into_iter().collect();
             let exchange = Exchange { kind, unroutable: Unroutable::Drop, version: 1, bindings };
             exchange.resolve(route, [0; 2]);
             assert!(route.copies.count == 0 && route.refusal.is_none());
@@ -221,25 +199,8 @@ mod tests {
         assert!((16..16 * 40).contains(&each), "{each} for each of 16 headers, of a message that has 3,000");
     }
 
-    #[test]
-    fn a_message_has_headers_if_all_or_any_of_a_binding_are_among_its() {
-        let pair =
-            |key: &str, value: &str| (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value.as_bytes()));
-        let mut block = Vec::new();
-        // In no order, and one key twice.
-        block::push(&mut block, b"", &[(b"z", b"1"), (b"a", b"2"), (b"z", b""), (b"", b"3")], b"").unwrap();
-        let headers = Headers::of(&block, [1, 2]);
-        let (here, there) = ([pair("z", "1"), pair("z", ""), pair("", "3"), pair("a", "2")], pair("a", "1"));
-        let has = |all, these: &[(Bytes, Bytes)]| headers.have(all, these, &mut 0);
-        for one in &here {
-            assert!(has(true, from_ref(one)) && has(false, &[there.clone(), one.clone()]), "{one:?}");
-            assert!(!has(true, &[one.clone(), there.clone()]) && !has(false, from_ref(&there)));
-        }
-        assert!(has(true, &here) && has(true, &[]) && !has(false, &[]));
-    }
-
     /// A message of so many bytes in all, on its way to an exchange.
-    fn route(bytes: usize) -> Route {
+    pub(super) fn route(bytes: usize) -> Route {
         let mut block = Vec::new();
         block::push(&mut block, b"", &[], &vec![b'x'; bytes - block::MESSAGE_MIN]).unwrap();
         assert_eq!(block.len(), bytes);

@@ -320,9 +320,9 @@ impl Edge {
 
     /// Here it always has a turn.
     fn submit(&mut self) -> Result<(), Close> {
-        self.connection.submit((Length::WHOLE.frames, true))?;
+        self.connection.submit(Length::WHOLE.frames)?;
         while self.connection.waits_for_turn() {
-            self.connection.submit((Length::WHOLE.frames, true))?;
+            self.connection.submit(Length::WHOLE.frames)?;
         }
         Ok(())
     }

@@ -112,8 +112,9 @@ impl Rig {
     }
 }
 
-const LONG: usize = 257;
-const SHORT: usize = 256;
+/// The runs of one that takes all that may be short in a turn, and of one that is too long for that.
+const SHORT: usize = 65;
+const LONG: usize = 66;
 
 #[test]
 fn in_haste_what_is_short_is_decided_a_turn_before_what_is_long() {
@@ -133,6 +134,18 @@ fn in_haste_what_is_short_is_decided_a_turn_before_what_is_long() {
     rig.publish(5, "long5", LONG);
     assert_eq!(rig.turn(), ["short4"]);
     assert_eq!(rig.turn(), ["long5"]);
+}
+
+#[test]
+fn what_is_short_is_so_together_with_the_others_of_its_turn() {
+    let mut rig = Rig::new(true);
+    rig.publish(1, "half1", SHORT / 2 + 1);
+    rig.publish(2, "half2", SHORT / 2 + 1);
+    rig.publish(3, "two3", 2);
+    rig.publish(4, "one4", 1);
+    rig.publish(3, "one3", 1);
+    assert_eq!(rig.turn(), ["half1", "half2", "one4"]);
+    assert_eq!(rig.turn(), ["two3", "one3"]);
 }
 
 #[test]

@@ -12,7 +12,6 @@ mod publish;
 mod settle;
 mod supersede;
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use millpond_types::{NamespaceName, Priority, Sequence, TopicName, TopicNumber};
@@ -92,18 +91,20 @@ impl State {
             }
             Fact::ExchangeCreated { namespace, name, kind, unroutable, version } => {
                 let (kind, unroutable, version) = (*kind, *unroutable, *version);
-                let exchange = Exchange { kind, unroutable, version, bindings: BTreeSet::new() };
+                let exchange = Exchange { kind, unroutable, version, bindings: Vec::new() };
                 self.make_exchange(*namespace, name.detach(), exchange);
             }
             Fact::ExchangeDeleted { namespace, name } => self.remove_exchange(*namespace, name),
             Fact::Bound { namespace, exchange, binding, version } => {
                 self.rebind(*namespace, exchange, *version, |exchange| {
-                    assert!(exchange.bindings.insert(binding.detach()), "a binding is there once");
+                    let at = exchange.place(binding).expect_err("a binding is there once");
+                    exchange.bindings.insert(at, binding.detach());
                 });
             }
             Fact::Unbound { namespace, exchange, binding, version } => {
                 self.rebind(*namespace, exchange, *version, |exchange| {
-                    assert!(exchange.bindings.remove(binding), "only a binding that is there ends");
+                    let at = exchange.place(binding).expect("only a binding that is there ends");
+                    exchange.bindings.remove(at);
                 });
             }
             Fact::Paused { namespace, name, prefix, paused } => {

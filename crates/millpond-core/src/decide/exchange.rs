@@ -2,7 +2,6 @@
 
 use alloc::format;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use millpond_types::limits::{BINDINGS_MAX, EXCHANGES_MAX};
 use millpond_types::{Binding, Code, ExchangeKind, ExchangeName, ExchangeView, NamespaceName, Unroutable};
@@ -59,7 +58,7 @@ impl Core {
         let exchange = self.exchange_of(namespace, &name)?;
         binding.validate(exchange.kind).map_err(|bad| (Code::ArgumentInvalid, format!("{bad}")))?;
         let binding = binding.detach();
-        if exchange.bindings.contains(&binding) {
+        if exchange.place(&binding).is_ok() {
             return Ok(Reply::Count(0));
         }
         if exchange.bindings.len() >= BINDINGS_MAX {
@@ -83,7 +82,7 @@ impl Core {
     ) -> Result<Reply, Refusal> {
         let namespace = self.namespace_of(namespace)?;
         let binding = binding.detach();
-        if !self.exchange_of(namespace, &name)?.bindings.contains(&binding) {
+        if self.exchange_of(namespace, &name)?.place(&binding).is_err() {
             return Ok(Reply::Count(0));
         }
         let version = log.position();
@@ -102,8 +101,7 @@ impl Core {
 
     pub(super) fn bindings(&self, namespace: &NamespaceName, name: &ExchangeName) -> Result<Reply, Refusal> {
         let exchange = self.exchange_of(self.namespace_of(namespace)?, name)?;
-        let bindings: Vec<Binding> = exchange.bindings.iter().cloned().collect();
-        Ok(Reply::Bindings(bindings))
+        Ok(Reply::Bindings(exchange.bindings.clone()))
     }
 
     fn exchange_of(&self, namespace: NamespaceNumber, name: &ExchangeName) -> Result<&Exchange, Refusal> {

@@ -61,3 +61,27 @@ impl<'a> Headers<'a> {
         alike.map(|(_, found)| found).any(|found| *found == (key, value))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::slice::from_ref;
+
+    use super::*;
+
+    #[test]
+    fn a_message_has_headers_if_all_or_any_of_a_binding_are_among_its() {
+        let pair =
+            |key: &str, value: &str| (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value.as_bytes()));
+        let mut block = Vec::new();
+        // In no order, and one key twice.
+        block::push(&mut block, b"", &[(b"z", b"1"), (b"a", b"2"), (b"z", b""), (b"", b"3")], b"").unwrap();
+        let headers = Headers::of(&block, [1, 2]);
+        let (here, there) = ([pair("z", "1"), pair("z", ""), pair("", "3"), pair("a", "2")], pair("a", "1"));
+        let has = |all, these: &[(Bytes, Bytes)]| headers.have(all, these, &mut 0);
+        for one in &here {
+            assert!(has(true, from_ref(one)) && has(false, &[there.clone(), one.clone()]), "{one:?}");
+            assert!(!has(true, &[one.clone(), there.clone()]) && !has(false, from_ref(&there)));
+        }
+        assert!(has(true, &here) && has(true, &[]) && !has(false, &[]));
+    }
+}

@@ -47,6 +47,11 @@ impl<'a> Words<'a> {
         Words { words, count }
     }
 
+    /// How many the key has.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
     /// Steps that it takes to find a word.
     pub(super) fn depth(&self) -> usize {
         1 + (usize::BITS - self.words.len().leading_zeros()) as usize

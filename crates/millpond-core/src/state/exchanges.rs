@@ -74,8 +74,11 @@ impl State {
 
     /// Takes an exchange in from its entry.
     pub(crate) fn add_exchange(&mut self, page: ExchangePage) {
-        let ExchangePage { namespace, name, kind, unroutable, version, bindings } = page;
-        let exchange = Exchange { kind, unroutable, version, bindings: bindings.into_iter().collect() };
+        let ExchangePage { namespace, name, kind, unroutable, version, mut bindings } = page;
+        // They were saved in order; nothing here relies on who did that.
+        bindings.sort_unstable();
+        bindings.dedup();
+        let exchange = Exchange { kind, unroutable, version, bindings };
         self.set_up(setup::of_exchange(&name, &exchange));
         self.namespaces[namespace].exchanges.insert(name, Arc::new(exchange));
     }
@@ -102,7 +105,7 @@ impl State {
 impl ExchangePage {
     pub(crate) fn of(namespace: NamespaceNumber, name: &ExchangeName, exchange: &Exchange) -> ExchangePage {
         let Exchange { kind, unroutable, version, ref bindings } = *exchange;
-        let bindings = bindings.iter().cloned().collect();
+        let bindings = bindings.clone();
         ExchangePage { namespace, name: name.clone(), kind, unroutable, version, bindings }
     }
 }

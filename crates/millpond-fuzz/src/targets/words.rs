@@ -140,6 +140,7 @@ fn patterns(text: &str) {
     let fitting = keys.iter().enumerate().filter(|(_, pattern)| fitting(pattern)).map(|(at, _)| target(at));
     let fitting: BTreeSet<TopicName> = fitting.collect();
 
+    let bindings = bindings.into_iter().collect();
     let exchange = Exchange { kind: ExchangeKind::Topic, unroutable: Unroutable::Drop, version: 1, bindings };
     let mut message = Vec::new();
     block::push(&mut message, b"", &[], b"body").expect("a small message");

@@ -139,7 +139,9 @@ impl Handle {
         };
         match message.command(namespace) {
             Ok(mut route) => {
-                self.shared.known.resolve(&mut route, self.shared.hash_key);
+                if let Some(exchange) = self.shared.known.exchange(&route) {
+                    exchange.resolve(&mut route, self.shared.hash_key);
+                }
                 self.submit(Command::Route(route), turn)
             }
             Err(too_large) => {

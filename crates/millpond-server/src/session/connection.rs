@@ -22,6 +22,7 @@ use super::Shared;
 use super::conversation::{Conversation, IDLE};
 use super::outbox::{Close, Outbox};
 use super::toll::Toll;
+use super::turns::frames_of;
 use crate::update_queue::{Place, Source};
 use crate::writer::{FINISHING, FORWARDING, OF_CONNECTIONS, PUBLISHING, Request};
 
@@ -76,8 +77,9 @@ impl Connection {
         }
     }
 
-    /// Takes whole frames in, at most so many and while the client takes the answers; how many. What is left of the bytes is the
-    /// beginning of a frame, unless [`Connection::has_frames`]. With them comes how large the memory is that they are a part of.
+    /// Takes whole frames in, until they count so many and while the client takes the answers; how many they count. What is left of the
+    /// bytes is the beginning of a frame, unless [`Connection::has_frames`]. With them comes how large the memory is that they are a
+    /// part of.
     pub(crate) fn hear(
         &mut self,
         (bytes, whole): (&mut BytesMut, usize),
@@ -88,15 +90,20 @@ impl Connection {
         self.has_frames = false;
         let mut taken = 0;
         while taken < most && !self.conversation.is_behind() {
-            match self.decoder.next_request(bytes) {
+            taken += match self.decoder.next_request(bytes) {
                 Ok(None) => return Ok(taken),
-                Ok(Some(incoming)) => self.conversation.accept(incoming, now)?,
+                Ok(Some(incoming)) => {
+                    let frames = frames_of(&incoming.frame);
+                    self.conversation.accept(incoming, now)?;
+                    frames
+                }
                 Err(FrameError::Refused { correlation, code, detail, credit }) => {
                     self.conversation.refused(correlation, code, detail, credit)?;
+                    1
                 }
                 Err(FrameError::Fatal { code, detail }) => return Err(Close { code, detail }),
-            }
-            (taken, self.last_sign) = (taken + 1, now);
+            };
+            self.last_sign = now;
         }
         self.has_frames = !bytes.is_empty();
         Ok(taken)
@@ -159,14 +166,14 @@ impl Connection {
         self.conversation.out.take()
     }
 
-    /// Hands commands to the writer, as many as its lanes have room for, and finds where messages for exchanges go, which takes as
-    /// long as so many frames: about as many as it may, or one that takes longer where it has a turn. None of one that is closed: what
-    /// it has not told of its session by the time that another has resumed it is told to nobody.
-    pub(crate) fn submit(&mut self, may_find: (usize, bool)) -> Result<usize, Close> {
+    /// Hands commands to the writer, as many as its lanes have room for, and finds where messages for exchanges go for about as long
+    /// as `most` frames take; how many it took. None of one that is closed: what it has not told of its session by the time that
+    /// another has resumed it is told to nobody.
+    pub(crate) fn submit(&mut self, most: usize) -> Result<usize, Close> {
         self.conversation.go_on_at_length();
         self.conversation.take_back_routed();
         self.tell()?;
-        while self.conversation.go_on_routed(may_find) {
+        while self.conversation.go_on_routed(most) {
             self.tell()?;
         }
         self.conversation.lanes.iter_mut().for_each(let_wait);

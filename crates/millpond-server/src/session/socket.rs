@@ -108,7 +108,7 @@ impl Socket {
         let mut timer = pin!(sleep_until(Instant::now().into()));
         loop {
             self.flush(&writing)?;
-            let found = self.connection.submit((self.effort.length().frames, turn.is_some()))?;
+            let found = self.connection.submit(self.effort.length().frames)?;
             self.effort.took_in(found);
             self.intake.told(self.connection.held_messages());
             drop(turn.take());

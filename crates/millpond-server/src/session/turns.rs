@@ -6,14 +6,14 @@
 //! each connection that floods; and those that flood share what is left evenly. Turns are long ([`Length::WHOLE`]) where
 //! nobody asks for little, and short ([`Length::SHORT`]) where somebody does; and so are the writer's.
 //!
-//! What one frame asks for may take as long as thousands do: a message that is held against all bindings of an exchange. Such
-//! a one waits for a turn, and who has had it lets the others have as many as it took.
+//! What one frame asks for may take as long as thousands do. A message that is held against all bindings of an exchange is so in
+//! parts, a turn each. What names a thousand topics is not divided: who has had it lets the others have as many turns as it took.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use millpond_core::command::Route;
+use millpond_protocol::{Block, Request};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 
@@ -39,8 +39,8 @@ impl Length {
 
 /// What a frame counts beside its bytes.
 const FRAME: usize = Length::WHOLE.bytes / Length::WHOLE.frames;
-/// Steps of routing ([`Route::steps`]) that take about as long as a frame does.
-const STEPS: usize = 64;
+/// Steps of routing ([`millpond_core::command::Route::steps`]) that take about as long as a frame does.
+pub(crate) const STEPS: usize = 64;
 /// Who takes longer than this over a whole turn's work leaves others enough time, and does not stand in line: 25 MB/s, or
 /// 100,000 frames.
 const SHORT: Duration = Duration::from_millis(5);
@@ -58,14 +58,13 @@ pub(crate) fn threads() -> usize {
     available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
 }
 
-/// How many frames take as long as it took to find where a message goes.
-pub(crate) fn frames_of(route: &Route) -> usize {
-    route.steps / STEPS
-}
-
-/// Whether that took more than a turn does.
-pub(crate) fn is_long(route: &Route) -> bool {
-    frames_of(route) > Length::WHOLE.frames
+/// How many frames take as long as one: each topic that it publishes to is decoded, checked and weighed.
+pub(crate) fn frames_of(request: &Request<Block>) -> usize {
+    match request {
+        Request::Publish(publish) => publish.runs.len().max(1),
+        Request::Forward(forward) => forward.runs.len().max(1),
+        _ => 1,
+    }
 }
 
 /// The line of connections that have much to do.

@@ -13,12 +13,13 @@ use super::{Asked, Host, Writer};
 use crate::session::ticket::{EMBEDDED, parts};
 use crate::update_queue::Open;
 
-/// Runs that a request may add and be short: a quarter of what one may have. For less, a sync more would not be worth it.
-pub(super) const SHORT_RUNS: usize = 256;
+/// Runs that the requests of a turn may add together and be short, the first of each not counted: what comes behind them is long. They
+/// take some tens of microseconds, a part of a sync.
+pub(super) const SHORT_RUNS: usize = 64;
 
 /// What a turn in haste has found that is long, with its lane, and what comes behind it.
 pub(super) struct Long {
-    /// How many runs are not many; `None` where nothing is left to the next turn.
+    /// How many runs there may still be in what is short; `None` where nothing is left to the next turn.
     short_runs: Option<usize>,
     waits: Vec<(usize, Asked)>,
     /// Whose these are.
@@ -34,15 +35,16 @@ impl Long {
 
     /// Keeps a request that is long, or comes behind such a one of the same connection; gives it back where it is neither.
     pub(super) fn sift(&mut self, lane: usize, asked: Asked) -> Option<Asked> {
-        let short_runs = self.short_runs.filter(|_| lane != RETURNING);
+        let short_runs = self.short_runs.as_mut().filter(|_| lane != RETURNING);
         let Some(short_runs) = short_runs else { return Some(asked) };
         let connection = match &asked.0 {
             Request::Command(ticket, ..) => parts(*ticket).0,
             _ => EMBEDDED,
         };
         let is_behind = self.connections.contains(&connection);
-        if !is_behind && runs(&asked.0) <= short_runs {
-            self.has_let_pass = true;
+        let left = short_runs.checked_sub(runs(&asked.0).saturating_sub(1));
+        if let Some(left) = left.filter(|_| !is_behind) {
+            (*short_runs, self.has_let_pass) = (left, true);
             return Some(asked);
         }
         if !is_behind {

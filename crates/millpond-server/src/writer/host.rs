@@ -30,7 +30,8 @@ pub trait Host: Send + 'static {
         is_somebody_waiting
     }
 
-    /// Runs of messages that a request may add and be short, so that it is not left to the next turn.
+    /// Runs of messages that requests of a turn may add together, the first of each not counted, and be short: what comes behind them is
+    /// left to the next turn.
     fn short_runs(&self) -> usize {
         SHORT_RUNS
     }

@@ -2,7 +2,7 @@
 //!
 //! A few bytes may go to a thousand topics, and take as long as a thousand frames to find them. So where a message goes is found
 //! right before it does, when all that came before it has gone: what waits is as small as it came, and few bindings change
-//! until the writer has it. One that may take long to find its way has a turn for itself ([`crate::session::turns`]).
+//! until the writer has it. What takes long to find is found in parts, a turn each ([`crate::session::turns`]).
 //!
 //! Its answer names all of these topics. Whose answers take more than a little together has room for them before the writer
 //! has the message, and until they are bytes: of a client that does not read no more are published, and it is closed if others
@@ -15,11 +15,12 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use millpond_core::command::{Command, Route};
+use millpond_core::routing::Finding;
 
 use super::Conversation;
 use crate::session::room::{Held, Room, SMALL, Turn};
 use crate::session::ticket::parts;
-use crate::session::turns::frames_of;
+use crate::session::turns::STEPS;
 use crate::writer::{PUBLISHING, Request};
 
 pub(crate) struct Routes {
@@ -35,12 +36,14 @@ pub(crate) struct Routes {
     turn: Option<Turn>,
     /// How many frames would have taken as long as it took to find where they go, since that was asked last.
     found: usize,
+    /// How far it is found where the first of them goes.
+    finding: Option<Finding>,
 }
 
 impl Routes {
     pub(crate) fn new(room: Arc<Room>) -> Routes {
         let (waiting, open) = (VecDeque::new(), HashMap::new());
-        Routes { room, waiting, open, answers: 0, held: None, turn: None, found: 0 }
+        Routes { room, waiting, open, answers: 0, held: None, turn: None, found: 0, finding: None }
     }
 
     /// The next of those that wait.
@@ -125,21 +128,16 @@ impl Routes {
 }
 
 impl Conversation {
-    /// Lets the next of what waits here go into its lane, if that is empty; whether one did. How much may be found without a
-    /// turn is left to `most`, in frames that take as long; in a turn one more is found, however long that takes.
-    pub(crate) fn go_on_routed(&mut self, (most, has_turn): (usize, bool)) -> bool {
+    /// Lets the next of what waits here go into its lane, if that is empty; whether one did. It is found where it goes for about as
+    /// long as `most` frames take, with what was found since that was asked last.
+    pub(crate) fn go_on_routed(&mut self, most: usize) -> bool {
         // What waits for the start of a group has no room that others wait for.
         let is_held = self.routes.waiting.front().is_none_or(|first| self.is_held(first));
         if is_held || !self.lanes[PUBLISHING].is_empty() {
             return false;
         }
-        if self.is_next_to_be_found() {
-            let found = self.routes.found;
-            if found < most && !self.takes_long() || has_turn && found == 0 {
-                self.find();
-            } else {
-                return false;
-            }
+        if self.is_next_to_be_found() && !self.find(most) {
+            return false;
         }
         let (is_read, routes) = (self.is_read(), &mut self.routes);
         if let Some((place, route)) = routed(&routes.waiting) {
@@ -155,6 +153,8 @@ impl Conversation {
             }
         }
         let next = self.routes.waiting.pop_front().expect("there are some");
+        // Its exchange may have gone meanwhile.
+        self.routes.finding = None;
         self.lanes[PUBLISHING].push_back(next);
         true
     }
@@ -186,19 +186,35 @@ impl Conversation {
         routed(&self.routes.waiting).is_some_and(|(_, route)| !self.shared.known.is_current(route))
     }
 
-    fn takes_long(&self) -> bool {
-        routed(&self.routes.waiting).is_some_and(|(_, route)| self.shared.known.takes_long(route))
-    }
-
-    fn find(&mut self) {
-        let request = self.routes.waiting.front_mut().expect("there is one");
+    /// Goes on to find where the next message goes; whether that is found.
+    fn find(&mut self, most: usize) -> bool {
+        let (request, hash_key) = (self.routes.waiting.front_mut().expect("there is one"), self.shared.hash_key);
         let before = request.while_it_waits();
-        if let Request::Command(_, Command::Route(route), _) = request {
-            self.shared.known.resolve(route, self.shared.hash_key);
-            self.routes.found += frames_of(route).max(1);
+        let Request::Command(_, Command::Route(route), _) = request else { unreachable!("it is for an exchange") };
+        // One that is gone by now the core knows best.
+        let Some(exchange) = self.shared.known.exchange(route) else { return true };
+        if self.routes.found >= most {
+            return false;
         }
+        let left = (most - self.routes.found).saturating_mul(STEPS);
+        let (mut finding, left) = match self.routes.finding.take() {
+            Some(finding) if finding.version() == exchange.version => (finding, left),
+            // It is another exchange, and might be at each part.
+            Some(_) => (exchange.begin(), usize::MAX),
+            None => (exchange.begin(), left),
+        };
+        let begin = finding.steps();
+        let is_found = exchange.hold(&mut finding, route, hash_key, left);
+        let end = if is_found {
+            exchange.end(finding, route);
+            route.steps
+        } else {
+            self.routes.finding.insert(finding).steps()
+        };
+        self.routes.found += ((end - begin) / STEPS).max(1);
         self.holding[PUBLISHING] += request.while_it_waits();
         self.holding[PUBLISHING] -= before;
+        is_found
     }
 }
 

@@ -85,7 +85,7 @@ fn wait_until_the_client_reads(asked: Vec<Asked>, waiting: [usize; 3]) {
     broker.shutdown().unwrap();
 }
 
-fn publish(namespace: &str) -> Asked {
+pub(super) fn publish(namespace: &str) -> Asked {
     let mut block = Vec::new();
     block::push(&mut block, b"", &[], b"m").unwrap();
     let topic = TopicName::try_from("t").unwrap();
@@ -95,7 +95,7 @@ fn publish(namespace: &str) -> Asked {
     Asked::Publish(Publish { namespace, level: Level::Durable, producer: None, runs })
 }
 
-fn receipt(lease: u64) -> Receipt {
+pub(super) fn receipt(lease: u64) -> Receipt {
     Receipt { topic: TopicNumber(1), group: 0, lease: LeaseNumber(lease) }
 }
 
