@@ -138,6 +138,9 @@ impl core::error::Error for BadBinding {}
 impl Binding {
     /// Whether it is one for exchanges of a kind.
     pub fn validate(&self, kind: ExchangeKind) -> Result<(), BadBinding> {
+        if has_other_place(self.target.as_str()) {
+            return Err(BadBinding("of what stands in braces in a binding's topic, only {key} stands for something"));
+        }
         match (kind, &self.condition) {
             (ExchangeKind::Direct | ExchangeKind::Topic, Condition::Key(_)) => Ok(()),
             (ExchangeKind::Direct | ExchangeKind::Topic, _) => Err(BadBinding("a binding of this exchange has a key")),
@@ -175,6 +178,14 @@ impl Binding {
     }
 }
 
+/// Whether a word stands in braces that is not the key: all messages would go to a topic of that very name.
+fn has_other_place(target: &str) -> bool {
+    let is_word =
+        |text: &str| !text.is_empty() && text.chars().all(|char| char.is_alphanumeric() || "_-.".contains(char));
+    let rest = target.replace(KEY_PLACE, "");
+    rest.split('{').skip(1).filter_map(|open| open.split_once('}')).any(|(within, _)| is_word(within))
+}
+
 /// An exchange.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExchangeView {
@@ -206,6 +217,20 @@ mod tests {
         let words = |count: usize| key(&core::iter::repeat_n("a", count).collect::<Vec<_>>().join("."));
         assert!(words(ROUTING_WORDS_MAX).is_ok());
         assert_eq!(words(ROUTING_WORDS_MAX + 1), Err(BadName::TooManyWords));
+    }
+
+    #[test]
+    fn only_the_key_stands_in_braces_for_something() {
+        let is_good = |target: &str| {
+            let target = TopicName::try_from(target).unwrap();
+            Binding { condition: Condition::Always, target }.validate(ExchangeKind::Fanout).is_ok()
+        };
+        for good in ["{key}", "a/{key}/{key}", "{", "}{", "{}", "{ a }", "{{key}}", "{\"a\": 1}"] {
+            assert!(is_good(good), "{good}");
+        }
+        for bad in ["{Key}", "a/{routing_key}", "{key}/{tenant}", "{{tenant}}"] {
+            assert!(!is_good(bad), "{bad}");
+        }
     }
 
     #[test]

@@ -98,6 +98,8 @@ impl State {
             Fact::Bound { namespace, exchange, binding, version } => {
                 self.rebind(*namespace, exchange, *version, |exchange| {
                     let at = exchange.place(binding).expect_err("a binding is there once");
+                    // There is one of these for each change, and it is weighed as it is.
+                    exchange.bindings.reserve_exact(1);
                     exchange.bindings.insert(at, binding.detach());
                 });
             }

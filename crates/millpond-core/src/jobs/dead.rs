@@ -391,5 +391,5 @@ fn place_in_list(token: &[u8]) -> Option<(TopicName, MessageId)> {
 }
 
 fn bad_place() -> Refusal {
-    (Code::ArgumentInvalid, "`after` takes what the page before gave as `next`".into())
+    (Code::ArgumentInvalid, "what a list goes on after is the last message of the page before, as ID/TOPIC".into())
 }

@@ -33,21 +33,27 @@ impl Finding {
     }
 }
 
+/// A part has so many times the steps that it takes to put in order what is asked of the message, or more: each does that anew.
+const PART: usize = 4;
+/// Steps of that, with which all is done at once: sixty headers. What is done again in each part would be no small part of it.
+const ORDERING_MAX: usize = 1024;
+
 impl Exchange {
     /// A message that was held against nothing.
     pub fn begin(&self) -> Finding {
         Finding { version: self.version, taken: vec![0; self.bindings.len().div_ceil(BITS)], at: 0, steps: 0 }
     }
 
-    /// Holds a message against further bindings, until that took so many steps; whether it was held against all. Each part puts in
-    /// order anew what is asked of the message, and goes on for no less than that takes.
+    /// Holds a message against further bindings, until that took so many steps; whether it was held against all. Parts are not small,
+    /// and there is one alone, where it takes long to put in order what is asked of the message.
     pub fn hold(&self, finding: &mut Finding, route: &Route, hash_key: [u64; 2], most: usize) -> bool {
         assert_eq!(finding.version, self.version, "its bindings are others");
         let (by_words, by_headers) = (self.kind == ExchangeKind::Topic, self.kind == ExchangeKind::Headers);
         let words = if by_words { Words::of(&route.key) } else { Words::default() };
         let headers = if by_headers { Headers::of(&route.message.block, hash_key) } else { Headers::default() };
         let ordering = words.count() * words.depth() + headers.count() * headers.depth();
-        let (mut steps, most) = (0, most.max(ordering).max(1));
+        let most = if ordering > ORDERING_MAX { usize::MAX } else { most.max(PART * ordering).max(1) };
+        let mut steps = ordering;
         while finding.at < self.bindings.len() && steps < most {
             let mut looked_at = 0;
             let (takes, each) = match &self.bindings[finding.at].condition {
@@ -60,7 +66,7 @@ impl Exchange {
             finding.at += 1;
             steps += 1 + looked_at * each;
         }
-        finding.steps += ordering + steps;
+        finding.steps += steps;
         finding.at == self.bindings.len()
     }
 

@@ -146,8 +146,10 @@ impl Effort {
     /// divided.
     pub(crate) fn took_in(&mut self, frames: usize) {
         let (bytes, turn) = (frames * FRAME, self.length.bytes);
-        self.spent += bytes.min(turn);
-        self.owed += bytes.saturating_sub(turn);
+        // A frame more than fits, the last of a turn, is no turn more.
+        let beyond = (bytes / turn).saturating_sub(1) * turn;
+        self.spent += bytes - beyond;
+        self.owed += beyond;
         self.recent += bytes;
     }
 
@@ -239,6 +241,8 @@ mod tests {
         assert!(routes.needs_turn(&turns), "however long it took for it");
         assert_eq!((0..10).filter(|_| routes.gives_way()).count(), 3, "and it had one");
         assert!(!routes.needs_turn(&turns), "that is all");
+        routes.took_in(2 * Length::WHOLE.frames - 1);
+        assert!(!routes.gives_way(), "it is less than a turn more");
         // Whoever waits for its answer asks for more than little.
         let at = |since: Duration| turns.begun + since;
         let mut asks = Effort::new(at(Duration::ZERO));

@@ -16,6 +16,7 @@ use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::json;
 use crate::say;
+use crate::shell;
 use crate::table::Table;
 
 /// List, show, redrive and purge dead letters
@@ -43,6 +44,9 @@ pub struct List {
     /// At most so many
     #[arg(long, value_name = "N", default_value = "100")]
     limit: usize,
+    /// Only those behind this one, which may be gone
+    #[arg(long, value_name = "ID/TOPIC")]
+    after: Option<String>,
 }
 
 #[derive(Args)]
@@ -131,7 +135,8 @@ impl List {
             // One row past the limit tells whether there are more.
             let (namespace, limit) = (self.topics.namespace.clone(), self.limit.saturating_add(1).min(PAGE_MAX));
             let prefix = Bytes::copy_from_slice(prefix.as_bytes());
-            let listing = Listing { namespace, prefix, after: Bytes::new(), limit: limit as u32 };
+            let after = Bytes::from(self.after.unwrap_or_default());
+            let listing = Listing { namespace, prefix, after, limit: limit as u32 };
             walk(client, listing, &self.group, |row| {
                 // The topic of that very name comes before all that merely begin with it.
                 let is_meant = only.is_none_or(|only| *only == row.topic);
@@ -148,8 +153,11 @@ impl List {
             Output::Json => rows.iter().for_each(|row| say::line(Value::Object(json::dead(row)))),
             Output::Table => say::print(table(&rows)),
         }
-        if more {
-            say::note("there are more: raise --limit, or name a prefix");
+        if let Some(last) = rows.last().filter(|_| more) {
+            say::note(format!(
+                "there are more: --after {}",
+                shell::quoted(&format!("{}/{}", last.message.id, last.topic))
+            ));
         }
         Ok(())
     }

@@ -121,6 +121,8 @@ fn table(view: &NamespaceView) -> Table {
         "leader",
         "epoch",
         "candidates",
+        "term",
+        "hand-over",
     ];
     let mut table = Table::new(&heads);
     for group in &view.groups {
@@ -131,6 +133,10 @@ fn table(view: &NamespaceView) -> Table {
         let of = |say: fn(&OfficeView) -> String| office.map_or_else(String::new, say);
         let (leader, epoch) = (of(json::leader), of(|office| office.epoch.0.to_string()));
         let candidates = of(|office| office.candidates.to_string());
+        let (term, handover) = (
+            of(|office| quantity::millis_text(office.terms.term)),
+            of(|office| quantity::millis_text(office.terms.handover)),
+        );
         let (name, retained_out) = (group.name.to_string(), group.tally.retained_out.to_string());
         table.row([
             name,
@@ -144,6 +150,8 @@ fn table(view: &NamespaceView) -> Table {
             leader,
             epoch,
             candidates,
+            term,
+            handover,
         ]);
     }
     table

@@ -17,8 +17,8 @@ pub struct Stats {
     /// The namespace [default: all of them]
     #[arg(value_name = "NS", value_parser = super::namespace::name)]
     namespace: Option<NamespaceName>,
-    /// Only this group
-    #[arg(long, value_name = "G", value_parser = group, requires = "namespace")]
+    /// Only this group, of the namespaces that have it
+    #[arg(long, value_name = "G", value_parser = group)]
     group: Option<GroupName>,
     /// Print JSON; the same as --output json
     #[arg(long)]
@@ -37,7 +37,8 @@ impl Stats {
                 view.groups.retain(|view| view.name == *group);
                 view.offices.retain(|office| office.group == *group);
             }
-            if views.iter().all(|view| view.groups.is_empty()) {
+            views.retain(|view| !view.groups.is_empty());
+            if views.is_empty() {
                 return Err(Failure::refused(format!(
                     "there is no group {group} there: `millpond group list` tells which are"
                 )));

@@ -139,6 +139,7 @@ fn who_holds_an_office_is_shown_and_a_receive_is_refused() {
     assert_eq!(house.office()["leader"].as_str().map(str::len), Some(8));
     let table = house.broker.ok(&["group", "list", "default"]);
     let stats = house.broker.ok(&["stats", "default", "--group", "audit"]);
+    assert!(table.contains("hand-over") && table.contains(" 10s") && table.contains(" 30s"), "{table}");
     for table in [table, stats] {
         assert!(table.contains("leader") && table.contains("candidates"), "{table}");
     }

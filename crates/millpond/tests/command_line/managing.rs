@@ -261,7 +261,11 @@ fn dead_letters_are_listed_shown_redriven_and_purged() {
     assert_eq!(bodies(&list(&["default"])), ["1", "2", "3"]);
     assert_eq!(bodies(&list(&["default/a"])), ["1", "2"]);
     assert_eq!(bodies(&list(&["default/a*", "--limit", "1"])), ["1"]);
-    assert!(broker.call(&["dead", "list", "default", "--limit", "1"]).err.contains("there are more"));
+    let more = broker.call(&["dead", "list", "default", "--limit", "1"]).err;
+    let after = more.trim().rsplit_once("there are more: --after ").expect("it says where to go on").1;
+    assert_eq!(bodies(&list(&["default", "--after", after])), ["2", "3"]);
+    assert_eq!(bodies(&list(&["default/a", "--limit", "1", "--after", after])), ["2"]);
+    broker.call(&["dead", "list", "default", "--after", "a"]).failed(1, &["ID/TOPIC"]);
 
     let id = list(&["default/ab"])[0]["id"].as_str().unwrap().to_owned();
     let shown = &broker.json(&["dead", "look", "default/ab", "--id", &id, "--output", "json"])[0];
@@ -481,6 +485,12 @@ fn every_group_is_given_every_message_until_it_is_deleted() {
     let groups = rows(&["stats", "default", "--group", "audit"])[0]["groups"].clone();
     assert_eq!((groups.as_object().unwrap().len(), &groups["audit"]["waiting"]), (1, &json!(1)));
     broker.call(&["stats", "default", "--group", "nowhere"]).failed(1, &["no group nowhere"]);
+    // Without a namespace, those are shown that have it.
+    broker.ok(&["namespace", "create", "other"]);
+    let shown = rows(&["stats", "--group", "audit"]);
+    assert_eq!((shown.len(), &shown[0]["groups"]["audit"]["waiting"]), (1, &json!(1)));
+    assert_eq!(rows(&["stats", "--group", "default"]).len(), 2);
+    broker.call(&["stats", "--group", "nowhere"]).failed(1, &["no group nowhere"]);
     broker.ok(&["group", "delete", "default", "audit"]);
     broker.call(&["receive", "default", "--group", "audit"]).failed(1, &["group_unknown"]);
     broker.call(&["group", "delete", "default", "default"]).failed(1, &["group_in_use"]);

@@ -12,9 +12,6 @@ use millpond_types::{
 
 use super::{CROWD, FAST, MIB, SLICE, SLOW};
 
-/// Topics that a publish names at most and is not left to the next turn of the writer.
-const SHORT_RUNS: usize = 256;
-
 /// One thing that clients do to a broker.
 pub struct Kind {
     /// What, behind "who".
@@ -80,7 +77,7 @@ pub fn all(at_length: bool) -> Vec<Kind> {
         },
         Kind {
             fills: true,
-            ..new("flood with publishes to 256 topics each", few, Vec::new(), encoded(&[broad(SHORT_RUNS)]), FAST)
+            ..new("flood with publishes to 256 topics each", few, Vec::new(), encoded(&[broad(256)]), FAST)
         },
     ]
 }

@@ -57,7 +57,7 @@ fn where_its_exchange_changes_between_two_parts_a_message_is_routed_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
     bind(&broker, "many", BINDINGS_MAX - 1);
-    bind(&broker, "few", 1);
+    bind(&broker, "others", BINDINGS_MAX);
     let most = Length::SHORT.frames;
     let mut connection = connect(&broker, Instant::now());
     hear(&mut connection, routes("many", Level::None, 1));
@@ -70,13 +70,14 @@ fn where_its_exchange_changes_between_two_parts_a_message_is_routed_at_once() {
 
     // One that is gone leaves nothing behind for the next.
     hear(&mut connection, routes("many", Level::None, 1));
-    hear(&mut connection, routes("few", Level::None, 1));
+    hear(&mut connection, routes("others", Level::None, 1));
     connection.submit(most).unwrap();
-    assert!(connection.waits_for_turn());
+    assert_eq!(connection.conversation.routes.waiting().len(), 2);
     let (namespace, name) = (NamespaceName::default(), ExchangeName::try_from("many").unwrap());
     broker.call(Command::ExchangeDelete { namespace, name }).wait().unwrap();
     connection.submit(most).unwrap();
-    assert!(!connection.waits_for_turn());
+    assert_eq!(connection.conversation.routes.waiting().len(), 1, "the other one is found in parts of its own");
+    assert!(connection.waits_for_turn());
     drop(connection);
     broker.shutdown().unwrap();
 }
