@@ -318,7 +318,7 @@ impl Edge {
         self.connection.check_deadlines(is_reading, now)
     }
 
-    /// Here it always has a turn.
+    /// Here it has a turn whenever it waits for one.
     fn submit(&mut self) -> Result<(), Close> {
         self.connection.submit(Length::WHOLE.frames)?;
         while self.connection.waits_for_turn() {

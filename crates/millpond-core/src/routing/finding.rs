@@ -35,7 +35,7 @@ impl Finding {
 
 /// A part has so many times the steps that it takes to put in order what is asked of the message, or more: each does that anew.
 const PART: usize = 4;
-/// Steps of that, with which all is done at once: sixty headers. What is done again in each part would be no small part of it.
+/// Steps of that, with which all is done at once: some forty headers. What is done again in each part would be no small part of it.
 const ORDERING_MAX: usize = 1024;
 
 impl Exchange {
@@ -44,8 +44,8 @@ impl Exchange {
         Finding { version: self.version, taken: vec![0; self.bindings.len().div_ceil(BITS)], at: 0, steps: 0 }
     }
 
-    /// Holds a message against further bindings, until that took so many steps; whether it was held against all. Parts are not small,
-    /// and there is one alone, where it takes long to put in order what is asked of the message.
+    /// Holds a message against further bindings, until that took so many steps; whether it was held against all. Each part puts in
+    /// order anew what is asked of the message: the longer that takes, the longer a part is, or it is the only one.
     pub fn hold(&self, finding: &mut Finding, route: &Route, hash_key: [u64; 2], most: usize) -> bool {
         assert_eq!(finding.version, self.version, "its bindings are others");
         let (by_words, by_headers) = (self.kind == ExchangeKind::Topic, self.kind == ExchangeKind::Headers);
