@@ -2,8 +2,8 @@
 //! exchange; the core asks it again where that is not true any more.
 //!
 //! A publish is held against each binding in turn. That is why an exchange has a limit on them, and why the edge does it. What
-//! is asked of the message is put in order once for all of them, so that each costs little whatever it asks. What all come to is
-//! counted, and may be done in parts ([`Finding`]), for whoever shares a thread with who routes much.
+//! is asked of the message is put in order once for all of them, so that each costs little whatever it asks. What all cost is
+//! counted, and they may be asked in parts ([`Finding`]), for whoever shares a thread with who routes much.
 
 use alloc::format;
 use alloc::string::String;

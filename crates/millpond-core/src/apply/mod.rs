@@ -98,7 +98,7 @@ impl State {
             Fact::Bound { namespace, exchange, binding, version } => {
                 self.rebind(*namespace, exchange, *version, |exchange| {
                     let at = exchange.place(binding).expect_err("a binding is there once");
-                    // There is one of these for each change, and it is weighed as it is.
+                    // With no room to grow: an exchange weighs what its bindings do.
                     exchange.bindings.reserve_exact(1);
                     exchange.bindings.insert(at, binding.detach());
                 });

@@ -384,7 +384,7 @@ fn span_of_topic(namespace: NamespaceNumber, group: GroupNumber, name: &TopicNam
     (bound(0), bound(1))
 }
 
-/// The token of a page: the last row's id and topic.
+/// The token of a page: the last row's id and topic, which the command line makes of a row as well.
 fn place_in_list(token: &[u8]) -> Option<(TopicName, MessageId)> {
     let (id, topic) = core::str::from_utf8(token).ok()?.split_once('/')?;
     Some((TopicName::try_from(topic).ok()?, id.parse().ok()?))
