@@ -21,6 +21,8 @@ struct Hasty {
     clock: Clock,
     is_in_haste: bool,
     turns: Turns,
+    /// How long it takes to decide a request.
+    takes: Arc<Mutex<Duration>>,
 }
 
 impl Host for Hasty {
@@ -48,6 +50,7 @@ impl Host for Hasty {
     fn asks(&mut self, ticket: Ticket, command: Command) -> Command {
         let index = ticket.0 as usize & ((1 << Ticket::INDEX_BITS) - 1);
         self.turns.lock().unwrap().last_mut().unwrap().push(index);
+        self.clock.pass(*self.takes.lock().unwrap());
         command
     }
 }
@@ -56,6 +59,7 @@ struct Rig {
     broker: ManualBroker<Hasty>,
     clock: Clock,
     turns: Turns,
+    takes: Arc<Mutex<Duration>>,
     asked: Vec<&'static str>,
 }
 
@@ -72,12 +76,13 @@ impl Rig {
         let (turns, clock) = (Turns::default(), Clock::standing());
         let opened = open::<Core>(disk, &options).unwrap();
         let rooms = Rooms { topics: options.room, layers: 2 * options.young_bytes, ..Rooms::least() };
-        let hasty = Hasty { clock: clock.clone(), is_in_haste, turns: turns.clone() };
+        let takes = Arc::<Mutex<Duration>>::default();
+        let hasty = Hasty { clock: clock.clone(), is_in_haste, turns: turns.clone(), takes: takes.clone() };
         let (mut broker, _) = ManualBroker::start(opened, rooms, hasty).unwrap();
         // A turn says what the next one is like.
         broker.write().unwrap();
         turns.lock().unwrap().clear();
-        Rig { broker, clock, turns, asked: Vec::new() }
+        Rig { broker, clock, turns, takes, asked: Vec::new() }
     }
 
     /// A connection publishes a message to each of so many topics.
@@ -237,6 +242,35 @@ fn forwards_and_routes_are_long_as_well() {
     rig.publish(1, "behind1", 1);
     assert_eq!(rig.turn(), ["short3"]);
     assert_eq!(rig.turn(), ["forward1", "route2", "behind1"]);
+}
+
+#[test]
+fn behind_what_is_long_the_writer_rests_from_it_twice_as_long_as_it_took() {
+    let took = Duration::from_millis(3);
+    let mut rig = Rig::new(true);
+    *rig.takes.lock().unwrap() = took;
+    rig.publish(1, "long1", LONG);
+    assert_eq!(rig.turn(), ["long1"]);
+    *rig.takes.lock().unwrap() = Duration::ZERO;
+    rig.publish(2, "short2", 1);
+    assert_eq!(rig.turn(), ["short2"], "what is short goes on meanwhile");
+    rig.publish(1, "long1", LONG);
+    assert_eq!(rig.turn(), [""; 0]);
+    rig.clock.pass(took);
+    assert_eq!(rig.broker.write().unwrap(), Some(took), "so long the writer sleeps if nothing comes");
+    rig.publish(2, "short2", 1);
+    rig.ask(3, "look3", Command::Stats(NamespaceName::default()));
+    assert_eq!(rig.turn(), ["look3"], "nothing overtakes what is left, but for what is in lanes before it");
+    rig.clock.pass(took);
+    assert_eq!(rig.turn(), ["long1"]);
+    assert_eq!(rig.turn(), ["short2"]);
+    // Only where somebody is in haste.
+    let mut rig = Rig::new(false);
+    *rig.takes.lock().unwrap() = took;
+    for _ in 0..2 {
+        rig.publish(1, "long1", LONG);
+        assert_eq!(rig.turn(), ["long1"]);
+    }
 }
 
 /// What it is published to is on the disk alone.

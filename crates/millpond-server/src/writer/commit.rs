@@ -207,7 +207,8 @@ impl<H: Host> Writer<H> {
     /// How long the writer may sleep if nothing comes.
     pub(super) fn sleep(&self, now: Instant) -> Option<Duration> {
         let open = self.lanes_that_go_on();
-        let may_go_on = self.put_off.iter().any(|(lane, _)| open.has(*lane));
+        let rest = self.rest.left(now).filter(|_| self.in_haste && self.left > 0);
+        let may_go_on = rest.is_none() && self.put_off.iter().any(|(lane, _)| open.has(*lane));
         if self.unfinished || may_go_on || self.goes_with_next {
             return Some(Duration::ZERO);
         }
@@ -220,7 +221,7 @@ impl<H: Host> Writer<H> {
         let watch = self.core.is_watched().then_some(Duration::from_millis(WATCH_EVERY.0));
         // Nor does a checkpoint that is on the disk, behind which another one may be due.
         let checkpoint = self.checkpoint.map(|_| QUIET);
-        let core = core.into_iter().chain(pressed).chain(watch).chain(checkpoint).min();
+        let core = core.into_iter().chain(pressed).chain(watch).chain(checkpoint).chain(rest).min();
         if self.committer.is_none() {
             return core;
         }

@@ -29,7 +29,7 @@ pub(crate) use clock::Clock;
 use commit::Filling;
 use fetching::Fetching;
 pub(crate) use fetching::{FetchThreads, Fetcher, Found, THREADS};
-use haste::Long;
+use haste::{Long, Rest};
 pub use host::Host;
 pub(crate) use host::Machine;
 pub(crate) use journal::{Job, Journal};
@@ -70,8 +70,9 @@ pub(crate) struct Writer<H> {
     /// What a turn has taken and not decided, for want of room that what came before it took, or because it is long; by lanes, and of
     /// each in order. No lane is taken from meanwhile that would overtake it.
     put_off: VecDeque<(usize, Asked)>,
-    /// How many of these are there because they are long, or behind such: the next turn decides them.
+    /// How many of these are there because they are long, or behind such: the next turn decides them, or the first behind the rest.
     left: usize,
+    rest: Rest,
     /// When the checkpoint that is being made was begun.
     checkpoint: Option<Instant>,
     /// Whether there is work for a turn of its own: topics that should leave memory, or a checkpoint to be captured.
@@ -153,6 +154,7 @@ impl<H: Host> Writer<H> {
             pressure: Pressure::new(shares),
             put_off: VecDeque::new(),
             left: 0,
+            rest: Rest::default(),
             checkpoint: None,
             unfinished: false,
             in_haste: false,
@@ -195,13 +197,19 @@ impl<H: Host> Writer<H> {
         let times = self.clock.tick(now, self.host.system());
         self.host.begins(&mut self.core, times);
         self.note_disk_full();
-        let mut put_off = std::mem::take(&mut self.put_off);
+        let rests = self.in_haste && self.rest.left(now).is_some();
+        // What is left stays there meanwhile, with what was put off behind it.
+        let takes_up = !(rests && self.left > 0);
+        let (mut put_off, left) = match takes_up {
+            true => (std::mem::take(&mut self.put_off), std::mem::take(&mut self.left)),
+            false => (VecDeque::new(), 0),
+        };
         let mut open = Open::ALL;
         // What was put off for one reason is not put off for another.
-        let lets_pass = self.in_haste && put_off.is_empty();
+        let lets_pass = self.in_haste && put_off.is_empty() && takes_up;
         let mut long = Long::new(lets_pass.then(|| self.host.short_runs()));
         // What was left goes with what is short and has come meanwhile, which then waits for one sync and not for two.
-        self.goes_with_next = std::mem::take(&mut self.left) > 0 && self.in_haste && !self.filling.is_waited_for();
+        self.goes_with_next = left > 0 && self.in_haste && !self.filling.is_waited_for();
         for (lane, asked) in batch.drain_lanes() {
             // A queue that stops gives what came behind it.
             while let Some((lane, asked)) = put_off.pop_front_if(|(before, _)| *before <= lane) {
@@ -214,7 +222,7 @@ impl<H: Host> Writer<H> {
         for (lane, asked) in put_off {
             self.handle_or_put_off(lane, asked, &mut open)?;
         }
-        self.handle_or_leave(long, &mut open)?;
+        let is_long = self.handle_or_leave(long, rests, &mut open)? || left > 0;
         self.go_on_from_commands();
         self.fetching.send(self.core.wanted(), &self.own);
         self.host.dispatched(&mut self.core, self.fetching.is_waiting());
@@ -231,8 +239,13 @@ impl<H: Host> Writer<H> {
         self.note_checkpoint(now);
         self.common.metrics.note_core(&self.core);
         self.in_haste = self.host.is_in_haste(self.common.turns.is_somebody_waiting(now));
-        self.common.metrics.turn_seconds.observe(self.host.now().saturating_duration_since(now).as_secs_f64());
-        Ok(self.sleep(now))
+        let end = self.host.now();
+        let took = end.saturating_duration_since(now);
+        self.common.metrics.turn_seconds.observe(took.as_secs_f64());
+        if is_long && self.in_haste {
+            self.rest.begin(end, took);
+        }
+        Ok(self.sleep(end))
     }
 
     /// What a turn decides behind its commands.

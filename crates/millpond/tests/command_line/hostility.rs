@@ -4,7 +4,7 @@
 //! `CROWD=10000 cargo test --release -p millpond --test command_line a_crowd -- --nocapture` is the same with so many
 //! connections that rest; it prints what the broker took, and how long the client beside them waited, in bouts that take
 //! turns: without them, while they are at another broker of the same machine, which takes its processors just as much, and
-//! while they are at the same one.
+//! while they are at the same one. `ONLY=pings,patterns` has those kinds alone whose descriptions have one of these words in them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -56,7 +56,11 @@ fn a_crowd_of_hostile_clients_takes_no_more_than_there_is_and_starves_nobody() {
     // They stay while the others come and go, and say no more than they have to for that.
     let rests = |_| Hostile::new(&broker, Vec::new(), Vec::new(), FAST);
     let mut resting: Vec<Hostile> = (0..crowd).map(rests).collect();
-    for Kind { does: kind, connections, first, again, pace, fills } in kinds::all(asked.is_some()) {
+    let only = std::env::var("ONLY").unwrap_or_default();
+    let is_asked_for = |kind: &Kind| only.split(',').any(|part| kind.does.contains(part));
+    let kinds: Vec<Kind> = kinds::all(asked.is_some()).into_iter().filter(is_asked_for).collect();
+    assert!(!kinds.is_empty(), "no kind has any of these in its description: {only}");
+    for Kind { does: kind, connections, first, again, pace, fills } in kinds {
         let (mut at_rest, mut elsewhere, mut attacked) = (Vec::new(), Vec::new(), Vec::new());
         let (mut most, mut sent, mut open) = (0, 0, 0);
         // In turns, for what else goes on on the machine changes as well.
