@@ -264,6 +264,14 @@ fn behind_what_is_long_the_writer_rests_from_it_twice_as_long_as_it_took() {
     rig.clock.pass(took);
     assert_eq!(rig.turn(), ["long1"]);
     assert_eq!(rig.turn(), ["short2"]);
+    // A turn in which the process was stopped makes it no longer than it may be.
+    *rig.takes.lock().unwrap() = Duration::from_secs(3600);
+    rig.publish(1, "long1", LONG);
+    assert_eq!(rig.turn(), ["long1"]);
+    rig.publish(1, "long1", LONG);
+    assert_eq!(rig.turn(), [""; 0]);
+    rig.clock.pass(Duration::from_millis(20));
+    assert_eq!(rig.turn(), ["long1"]);
     // Only where somebody is in haste.
     let mut rig = Rig::new(false);
     *rig.takes.lock().unwrap() = took;

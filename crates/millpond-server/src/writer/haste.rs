@@ -23,6 +23,8 @@ pub(super) const SHORT_RUNS: usize = 64;
 /// How many times as long as a turn has taken that decides what is long, no other one does while somebody is in haste. Beside
 /// floods of publishes to a thousand topics others' p99 was twice as high with one less, and no better with one more.
 pub(super) const REST: u32 = 2;
+/// The longest rest: a process that was stopped in the midst of a turn makes nobody wait for as long again.
+const REST_MAX: Duration = Duration::from_millis(20);
 
 /// What a turn in haste has found that is long, with its lane, and what comes behind it.
 pub(super) struct Long {
@@ -74,7 +76,7 @@ pub(super) struct Rest(Option<Instant>);
 impl Rest {
     /// A turn has decided what is long, and took so much time until now.
     pub(super) fn begin(&mut self, now: Instant, took: Duration) {
-        self.0 = Some(now + took * REST);
+        self.0 = Some(now + took.saturating_mul(REST).min(REST_MAX));
     }
 
     /// How much of it is left.
