@@ -68,6 +68,11 @@ impl<Q, A> Batch<Q, A> {
         self.lanes.iter_mut().enumerate().flat_map(|(at, lane)| lane.drain(..).map(move |asked| (at, asked)))
     }
 
+    /// Whether there is a request of this lane or one behind it.
+    pub fn reaches(&self, lane: usize) -> bool {
+        self.lanes[lane..].iter().any(|requests| !requests.is_empty())
+    }
+
     /// Whether nothing waited.
     pub fn is_empty(&self) -> bool {
         self.lanes.iter().all(Vec::is_empty)

@@ -207,7 +207,7 @@ impl<H: Host> Writer<H> {
     /// How long the writer may sleep if nothing comes.
     pub(super) fn sleep(&self, now: Instant) -> Option<Duration> {
         let open = self.lanes_that_go_on();
-        let rest = self.rest.left(now).filter(|_| self.in_haste && self.left > 0);
+        let rest = self.rest.left(now).filter(|_| self.in_haste && self.is_only_left());
         let may_go_on = rest.is_none() && self.put_off.iter().any(|(lane, _)| open.has(*lane));
         if self.unfinished || may_go_on || self.goes_with_next {
             return Some(Duration::ZERO);

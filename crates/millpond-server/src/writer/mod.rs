@@ -198,8 +198,9 @@ impl<H: Host> Writer<H> {
         self.host.begins(&mut self.core, times);
         self.note_disk_full();
         let rests = self.in_haste && self.rest.left(now).is_some();
-        // What is left stays there meanwhile, with what was put off behind it.
-        let takes_up = !(rests && self.left > 0);
+        // What is left stays there meanwhile, unless a queue that stops gives what came behind it.
+        let first = self.put_off.front().map(|(lane, _)| *lane);
+        let takes_up = !(rests && self.is_only_left()) || first.is_some_and(|lane| batch.reaches(lane));
         let (mut put_off, left) = match takes_up {
             true => (std::mem::take(&mut self.put_off), std::mem::take(&mut self.left)),
             false => (VecDeque::new(), 0),
@@ -246,6 +247,11 @@ impl<H: Host> Writer<H> {
             self.rest.begin(end, took);
         }
         Ok(self.sleep(end))
+    }
+
+    /// Whether what waits from the turns before does so for nothing but that it is long, or behind such.
+    fn is_only_left(&self) -> bool {
+        self.left > 0 && self.left == self.put_off.len()
     }
 
     /// What a turn decides behind its commands.
