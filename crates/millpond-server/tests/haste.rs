@@ -281,6 +281,39 @@ fn behind_what_is_long_the_writer_rests_from_it_twice_as_long_as_it_took() {
     }
 }
 
+#[test]
+fn in_a_rest_what_is_long_in_lanes_before_is_left_as_well() {
+    let mut rig = Rig::new(true);
+    *rig.takes.lock().unwrap() = Duration::from_millis(3);
+    rig.publish(1, "long1", LONG);
+    assert_eq!(rig.turn(), ["long1"]);
+    *rig.takes.lock().unwrap() = Duration::ZERO;
+    rig.publish(2, "long2", LONG);
+    assert_eq!(rig.turn(), [""; 0]);
+    let Command::Publish(to_many) = publish((0..LONG).map(|n| run(&format!("{n}"), b"body", 1)).collect()) else {
+        unreachable!("it is one")
+    };
+    rig.ask(3, "forward3", Command::Forward(Forward { receipts: Vec::new(), publish: to_many }));
+    assert_eq!(rig.turn(), [""; 0]);
+    rig.clock.pass(Duration::from_millis(6));
+    assert_eq!(rig.turn(), ["forward3", "long2"], "lanes go in their order");
+}
+
+#[test]
+fn a_stop_waits_for_no_rest_and_lets_nothing_overtake_what_is_left() {
+    let mut rig = Rig::new(true);
+    *rig.takes.lock().unwrap() = Duration::from_millis(3);
+    rig.publish(1, "long1", LONG);
+    assert_eq!(rig.turn(), ["long1"]);
+    rig.publish(1, "long1", LONG);
+    assert_eq!(rig.turn(), [""; 0]);
+    rig.publish(1, "behind1", 1);
+    rig.publish(1, "behind1", 1);
+    rig.broker.stop().unwrap();
+    let asked: Vec<&str> = rig.turns.lock().unwrap().iter().flatten().map(|index| rig.asked[*index]).collect();
+    assert_eq!(asked, ["long1", "behind1", "behind1"]);
+}
+
 /// What it is published to is on the disk alone.
 #[test]
 fn a_stop_decides_what_the_last_turn_has_left() {

@@ -104,8 +104,13 @@ impl<Q, A> Lanes<Q, A> {
     /// Swaps all that waits in the open lanes for the empty vectors of `taken`, after sleeping at most `sleep` (for ever
     /// if `None`) for something to come. Returns early when the queue is told to stop and nothing will come any more. Once
     /// it is, all lanes are open: what was accepted is handled, and nothing that would open a lane may ever come. Where turns are
-    /// `short`, less is let in for the next one.
-    pub(super) fn take(&self, taken: &mut [Vec<Asked<Q, A>>], (open, short): (Open, bool), sleep: Option<Duration>) {
+    /// `short`, less is let in for the next one. True if it was told to stop.
+    pub(super) fn take(
+        &self,
+        taken: &mut [Vec<Asked<Q, A>>],
+        (open, short): (Open, bool),
+        sleep: Option<Duration>,
+    ) -> bool {
         assert!(open.has(0), "the first lane is never left waiting");
         let mut inner = self.lock();
         inner.open = open;
@@ -121,7 +126,7 @@ impl<Q, A> Lanes<Q, A> {
             };
             inner.asleep = false;
         }
-        let (mut called, open) = (Vec::new(), inner.open);
+        let (mut called, open, is_stopping) = (Vec::new(), inner.open, inner.phase != Phase::Running);
         for (_, (lane, taken)) in inner.lanes.iter_mut().zip(taken).enumerate().filter(|(at, _)| open.has(*at)) {
             assert!(taken.is_empty(), "what was taken before is handled");
             lane.weight = 0;
@@ -132,6 +137,7 @@ impl<Q, A> Lanes<Q, A> {
         }
         drop(inner);
         called.into_iter().for_each(Waker::wake);
+        is_stopping
     }
 
     /// Whether [`Lanes::take`] would find something in these lanes.

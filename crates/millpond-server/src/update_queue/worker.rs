@@ -55,6 +55,7 @@ pub enum Next {
 /// Requests that were taken together.
 pub struct Batch<Q, A> {
     lanes: Vec<Vec<Asked<Q, A>>>,
+    is_stopping: bool,
 }
 
 impl<Q, A> Batch<Q, A> {
@@ -68,9 +69,9 @@ impl<Q, A> Batch<Q, A> {
         self.lanes.iter_mut().enumerate().flat_map(|(at, lane)| lane.drain(..).map(move |asked| (at, asked)))
     }
 
-    /// Whether there is a request of this lane or one behind it.
-    pub fn reaches(&self, lane: usize) -> bool {
-        self.lanes[lane..].iter().any(|requests| !requests.is_empty())
+    /// Whether the queue was told to stop: then it is taken from all lanes, those as well that were left waiting.
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping
     }
 
     /// Whether nothing waited.
@@ -113,7 +114,7 @@ impl<S: State> Worker<S> {
 
     /// Like [`Worker::new`], for a state that submits to its own queue.
     pub fn new_with(lanes: &[Lane], make: impl FnOnce(Submitter<S::Request, S::Answer>) -> S) -> Worker<S> {
-        let batch = Batch { lanes: lanes.iter().map(|_| Vec::new()).collect() };
+        let batch = Batch { lanes: lanes.iter().map(|_| Vec::new()).collect(), is_stopping: false };
         let lanes = Arc::new(Lanes::new(lanes, S::weight));
         let state = make(Submitter::new(lanes.clone()));
         Worker { lanes: Ended(lanes), batch, state }
@@ -128,7 +129,7 @@ impl<S: State> Worker<S> {
     /// state.
     pub fn turn(&mut self, sleep: Option<Duration>) -> Next {
         let (open, short) = (self.state.open_lanes(), self.state.is_in_haste());
-        self.lanes.0.take(&mut self.batch.lanes, (open, short), sleep);
+        self.batch.is_stopping = self.lanes.0.take(&mut self.batch.lanes, (open, short), sleep);
         let next = self.state.update(&mut self.batch);
         // What the state has left is dropped, and thereby answered `Gone`; a burst's memory is not kept.
         for lane in &mut self.batch.lanes {

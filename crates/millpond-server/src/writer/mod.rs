@@ -197,17 +197,15 @@ impl<H: Host> Writer<H> {
         let times = self.clock.tick(now, self.host.system());
         self.host.begins(&mut self.core, times);
         self.note_disk_full();
-        let rests = self.in_haste && self.rest.left(now).is_some();
-        // What is left stays there meanwhile, unless a queue that stops gives what came behind it.
-        let first = self.put_off.front().map(|(lane, _)| *lane);
-        let takes_up = !(rests && self.is_only_left()) || first.is_some_and(|lane| batch.reaches(lane));
-        let (mut put_off, left) = match takes_up {
-            true => (std::mem::take(&mut self.put_off), std::mem::take(&mut self.left)),
-            false => (VecDeque::new(), 0),
+        // A queue that stops gives what came behind what is left, and nobody is in haste any more.
+        let rests = self.in_haste && !batch.is_stopping() && self.rest.left(now).is_some();
+        let (mut put_off, left) = match rests && self.is_only_left() {
+            true => (VecDeque::new(), 0),
+            false => (std::mem::take(&mut self.put_off), std::mem::take(&mut self.left)),
         };
         let mut open = Open::ALL;
         // What was put off for one reason is not put off for another.
-        let lets_pass = self.in_haste && put_off.is_empty() && takes_up;
+        let lets_pass = self.in_haste && put_off.is_empty();
         let mut long = Long::new(lets_pass.then(|| self.host.short_runs()));
         // What was left goes with what is short and has come meanwhile, which then waits for one sync and not for two.
         self.goes_with_next = left > 0 && self.in_haste && !self.filling.is_waited_for();
