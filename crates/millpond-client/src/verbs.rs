@@ -6,7 +6,7 @@ use bytes::Bytes;
 use millpond_protocol::{DeadWhich, Listing, LookWhich, Request, Response, TopicRef, Which};
 use millpond_types::{
     Binding, DeadView, ExchangeKind, ExchangeName, ExchangeView, Filter, GroupKind, GroupName, MessageId, MessageView,
-    NamespaceName, NamespaceView, Policy, Rules, Start, TopBy, TopicName, TopicView, Unroutable,
+    NamespaceName, NamespaceView, PausedTopics, Policy, Rules, Start, TopBy, TopicName, TopicView, Unroutable,
 };
 
 use crate::client::{Client, Repeat};
@@ -64,14 +64,14 @@ impl Client {
 
 /// Topics.
 impl Client {
-    /// Stops deliveries of a topic, or with `prefix` of all topics whose name begins so, those to come included.
-    pub async fn pause(&self, topic: TopicRef, prefix: bool) -> Result<()> {
-        self.done("pause", Request::Pause { topic, prefix }, Repeat::Harmless).await
+    /// Stops deliveries of a topic, of all topics whose name begins so, or of all of a namespace, those to come included.
+    pub async fn pause(&self, namespace: NamespaceName, topics: PausedTopics) -> Result<()> {
+        self.done("pause", Request::Pause { namespace, topics }, Repeat::Harmless).await
     }
 
     /// Takes back a pause that was given with the same arguments.
-    pub async fn resume(&self, topic: TopicRef, prefix: bool) -> Result<()> {
-        self.done("resume", Request::Resume { topic, prefix }, Repeat::Harmless).await
+    pub async fn resume(&self, namespace: NamespaceName, topics: PausedTopics) -> Result<()> {
+        self.done("resume", Request::Resume { namespace, topics }, Repeat::Harmless).await
     }
 
     /// Ends all messages of these topics that are not leased, in one group or in all; how many.

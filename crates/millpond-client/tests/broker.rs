@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use millpond_client::{
     Batch, Client, ClientOptions, Code, DeadWhich, Decision, DedupWindow, Error, Filter, FinishOutcome, GroupName,
-    Level, Listing, LookWhich, Message, MessageState, NamespaceName, Policy, ProducerOptions, PublishOutcome,
-    ReceiveOptions, Reconnect, Rules, SubscribeOptions, TopicName, TopicRef, Which, Workers, block,
+    Level, Listing, LookWhich, Message, MessageState, NamespaceName, PausedTopics, Policy, ProducerOptions,
+    PublishOutcome, ReceiveOptions, Reconnect, Rules, SubscribeOptions, TopicName, TopicRef, Which, Workers, block,
 };
 use millpond_server::{Config, Server};
 use tempfile::TempDir;
@@ -194,10 +194,10 @@ async fn every_verb_does_what_it_says() {
     assert!(!client.forget(topic_ref("orders"), "order-1").await.unwrap());
 
     // Pause, receive, resume; fail, release, reject, extend.
-    client.pause(topic_ref("orders"), false).await.unwrap();
+    client.pause(topic_ref("orders").namespace, PausedTopics::from(&topic_ref("orders").name)).await.unwrap();
     let orders = ReceiveOptions { filter: Filter::Topics(vec![topic("orders")]), ..ReceiveOptions::new(namespace()) };
     assert!(client.receive(orders.clone()).await.unwrap().is_empty());
-    client.resume(topic_ref("orders"), false).await.unwrap();
+    client.resume(topic_ref("orders").namespace, PausedTopics::from(&topic_ref("orders").name)).await.unwrap();
     let delivery = client.receive(orders.clone()).await.unwrap().next().unwrap();
     assert_eq!((&delivery.dedup_id[..], delivery.header("k")), (&b"order-1"[..], Some(&b"v"[..])));
     assert_eq!(client.extend(&delivery, Some(Duration::from_secs(60))).await.unwrap().done(), 1);

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
     Binding, Code, Counted, ExchangeKind, ExchangeName, Filter, GroupKind, GroupName, LeaseNumber, MessageId, Millis,
-    NamespaceName, Policy, Priority, ProducerId, Receipt, RequestId, RoutingKey, Rules, SessionId, Start, TopBy,
-    TopicName, Unroutable,
+    NamespaceName, PausedTopics, Policy, Priority, ProducerId, Receipt, RequestId, RoutingKey, Rules, SessionId, Start,
+    TopBy, TopicName, Unroutable,
 };
 
 use crate::fact::{GroupNumber, NamespaceNumber};
@@ -89,12 +89,12 @@ pub enum Command {
         delay: Millis,
     },
     Pause {
-        topic: TopicRef,
-        prefix: bool,
+        namespace: NamespaceName,
+        topics: PausedTopics,
     },
     Resume {
-        topic: TopicRef,
-        prefix: bool,
+        namespace: NamespaceName,
+        topics: PausedTopics,
     },
     /// Forgets a dedup id, so that it may be published again.
     Forget {

@@ -171,7 +171,7 @@ impl Core {
         let due = topic.stored.due;
         // A replay tells dispatch at its end.
         if self.state.replayed.is_none() {
-            let is_paused = self.state.namespaces[topic.namespace].paused.contains(&topic.name, false);
+            let is_paused = self.state.namespaces[topic.namespace].paused.names(&topic.name);
             self.dispatcher.evicted(topic, shelf, is_paused);
         }
         self.state.dismiss(slot);

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
     Binding, EndReason, ExchangeKind, ExchangeName, GroupKind, GroupName, LeaderEpoch, LeaseNumber, MessageId, Millis,
-    NamespaceName, Policy, Priority, ProducerId, Rules, RunTime, Sequence, SessionId, Start, TopicName, TopicNumber,
-    Unroutable, WallTime,
+    NamespaceName, PausedTopics, Policy, Priority, ProducerId, Rules, RunTime, Sequence, SessionId, Start, TopicName,
+    TopicNumber, Unroutable, WallTime,
 };
 
 pub use crate::command::DedupMark;
@@ -178,14 +178,12 @@ pub enum Fact {
         /// The exchange's version from here on.
         version: u64,
     },
-    /// Deliveries of a topic, or of all topics with a prefix, stop (or go on again).
+    /// Deliveries of topics stop (or go on again).
     Paused {
         /// In this namespace.
         namespace: NamespaceNumber,
-        /// The name or the prefix.
-        name: TopicName,
-        /// Whether `name` is a prefix.
-        prefix: bool,
+        /// Which.
+        topics: PausedTopics,
         /// True to stop, false to go on.
         paused: bool,
     },

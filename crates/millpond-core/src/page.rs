@@ -11,8 +11,8 @@ use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
     Binding, Counts, ExchangeKind, ExchangeName, GroupName, LeaderEpoch, LeaseNumber, MessageId, Millis, NamespaceName,
-    OfficeTerms, Policy, Priority, ProducerId, Rules, RunTime, Sequence, SessionId, Start, Tally, TopicName,
-    TopicNumber, Unroutable, WallTime,
+    OfficeTerms, PausedTopics, Policy, Priority, ProducerId, Rules, RunTime, Sequence, SessionId, Start, Tally,
+    TopicName, TopicNumber, Unroutable, WallTime,
 };
 
 use crate::fact::{CopiedRun, DeadReason, Epoch, GroupNumber, NamespaceNumber};
@@ -81,8 +81,8 @@ pub struct NamespacePage {
     pub rules: Rules,
     /// The policy's version.
     pub version: u64,
-    /// Paused names, and whether each is a prefix.
-    pub paused: Vec<(TopicName, bool)>,
+    /// What is paused, in order.
+    pub paused: Vec<PausedTopics>,
     /// Its groups, in the order of their numbers.
     pub groups: Vec<GroupPage>,
 }

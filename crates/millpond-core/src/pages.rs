@@ -194,7 +194,7 @@ impl State {
     /// A namespace, all of whose topics are in the store.
     pub(crate) fn add_namespace(&mut self, page: NamespacePage) {
         let mut namespace = Namespace::new(page.name, Policies::new(page.policy, page.rules, page.version));
-        page.paused.into_iter().for_each(|(name, prefix)| namespace.paused.insert(name, prefix));
+        page.paused.into_iter().for_each(|topics| namespace.paused.insert(topics));
         for group in page.groups {
             let list = if group.is_ending { &mut namespace.ending } else { &mut namespace.groups };
             list.push(group.number);

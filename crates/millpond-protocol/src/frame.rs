@@ -10,8 +10,8 @@ mod publishing;
 use bytes::Bytes;
 use millpond_types::{
     Binding, Code, DeadView, ExchangeKind, ExchangeName, ExchangeView, Filter, FinishOutcome, GroupKind, GroupName,
-    LeaderEpoch, MessageId, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun, Policy, PublishOutcome,
-    Receipt, Rules, SessionId, Standing, Start, TopBy, TopicName, TopicView, Unroutable,
+    LeaderEpoch, MessageId, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun, PausedTopics, Policy,
+    PublishOutcome, Receipt, Rules, SessionId, Standing, Start, TopBy, TopicName, TopicView, Unroutable,
 };
 
 pub use consuming::{Attach, Finish, FinishVerb, LeasedRun, Receive};
@@ -114,19 +114,19 @@ pub enum Request<B = Bytes> {
         /// The delay.
         delay: Millis,
     },
-    /// Stops deliveries of a topic or of all topics with a prefix. Answered by [`Response::Done`].
+    /// Stops deliveries of a topic, of all topics with a prefix, or of all. Answered by [`Response::Done`].
     Pause {
-        /// The topic, or the prefix in place of its name.
-        topic: TopicRef,
-        /// Whether it is a prefix.
-        prefix: bool,
+        /// The namespace.
+        namespace: NamespaceName,
+        /// Which of its topics.
+        topics: PausedTopics,
     },
     /// The opposite of a pause with the same arguments. Answered by [`Response::Done`].
     Resume {
-        /// The topic, or the prefix in place of its name.
-        topic: TopicRef,
-        /// Whether it is a prefix.
-        prefix: bool,
+        /// The namespace.
+        namespace: NamespaceName,
+        /// Which of its topics.
+        topics: PausedTopics,
     },
     /// Forgets a dedup id. Answered by [`Response::Count`]: 1 if it was remembered.
     Forget {

@@ -9,9 +9,9 @@ use millpond_types::{
     BadName, Binding, Coalesce, Code, Condition, Counts, DeadView, DedupWindow, Dispatch, ExchangeKind, ExchangeName,
     ExchangeView, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName, GroupView, LeaderEpoch, LeaseNumber,
     MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms, OfficeView, OnExpiry,
-    OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Rate, Receipt,
-    RequestId, Retention, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally, TopBy,
-    TopicName, TopicNumber, TopicView, Unroutable, Usage, WallTime,
+    OutcomeRun, Overflow, Overrides, Pattern, PausedTopics, Policy, Priority, ProducerId, PublishOutcome, Quotas, Rate,
+    Receipt, RequestId, Retention, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally,
+    TopBy, TopicName, TopicNumber, TopicView, Unroutable, Usage, WallTime,
 };
 
 use crate::encode::Sink;
@@ -88,6 +88,20 @@ impl Row for TopicName {
             return Err(Bad::new(Code::ArgumentInvalid, "a filter names at least one topic or prefix"));
         }
         Ok(())
+    }
+}
+
+impl Wire for PausedTopics {
+    fn put(&self, out: &mut impl Sink) {
+        (self.as_bytes().len() as u16).put(out);
+        out.bytes().extend_from_slice(self.as_bytes());
+        self.is_prefix().put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let length = u16::take(from)? as usize;
+        let name = from.part(length)?.freeze();
+        PausedTopics::new(name, bool::take(from)?).map_err(bad_name)
     }
 }
 
@@ -276,7 +290,7 @@ impl Row for OfficeView {
 }
 
 /// As many pauses as a frame holds.
-impl Row for (TopicName, bool) {
+impl Row for PausedTopics {
     const MAX: usize = FRAME_MAX;
 }
 

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use millpond_core::command::{Command, DeadWhich, Listing, Look, LookWhich, Top, TopicRef, Which};
-use millpond_types::{Filter, GroupName, MessageId, Millis, NamespaceName, Policy, Rules, TopBy, TopicName};
+use millpond_types::{
+    Filter, GroupName, MessageId, Millis, NamespaceName, PausedTopics, Policy, Rules, TopBy, TopicName,
+};
 
 use crate::clients::{Asked, Request};
 use crate::consumer::draw_filter;
@@ -19,7 +21,7 @@ pub struct Operator {
     namespaces: Vec<(NamespaceName, Policy)>,
     topics: Vec<TopicName>,
     known: VecDeque<(TopicRef, MessageId, Option<u128>)>,
-    paused: Vec<(TopicRef, bool)>,
+    paused: Vec<(NamespaceName, PausedTopics)>,
 }
 
 impl Operator {
@@ -89,14 +91,18 @@ impl Operator {
                 other(Command::Look(Look { topic, which, group }), "looked at")
             }
             (4, _) => {
-                let prefix = load.one_in(3);
-                self.paused.push((topic.clone(), prefix));
-                other(Command::Pause { topic, prefix }, "paused")
+                let topics = match load.below(12) {
+                    0 => PausedTopics::all(),
+                    1..=4 => PausedTopics::prefix(&topic.name),
+                    _ => PausedTopics::from(&topic.name),
+                };
+                self.paused.push((namespace.clone(), topics.clone()));
+                other(Command::Pause { namespace, topics }, "paused")
             }
             (5, _) if !self.paused.is_empty() => {
                 let index = load.below(self.paused.len() as u64) as usize;
-                let (topic, prefix) = self.paused.swap_remove(index);
-                other(Command::Resume { topic, prefix }, "resumed")
+                let (namespace, topics) = self.paused.swap_remove(index);
+                other(Command::Resume { namespace, topics }, "resumed")
             }
             (6, _) => {
                 let filter = match load.one_in(2) {
@@ -129,9 +135,10 @@ impl Operator {
         let namespaces = std::mem::take(&mut self.namespaces);
         let mut requests = Vec::new();
         for (namespace, _) in namespaces {
-            for (name, prefix) in self.topics.iter().flat_map(|name| [(name, true), (name, false)]) {
-                let topic = TopicRef { namespace: namespace.clone(), name: name.clone() };
-                requests.push(Request { command: Command::Resume { topic, prefix }, asked: Asked::Other("resumed") });
+            let named = self.topics.iter().flat_map(|name| [PausedTopics::prefix(name), PausedTopics::from(name)]);
+            for topics in named.chain([PausedTopics::all()]) {
+                let command = Command::Resume { namespace: namespace.clone(), topics };
+                requests.push(Request { command, asked: Asked::Other("resumed") });
             }
         }
         requests

@@ -13,8 +13,8 @@ use millpond_core::command::{Command, Listing, TopicRef};
 use millpond_core::output::{LeasedRun, Notice, Reply};
 use millpond_core::routing::Exchange;
 use millpond_types::{
-    Binding, Condition, ExchangeKind, ExchangeName, GroupKind, GroupName, MessageId, Millis, NamespaceName, Receipt,
-    RoutingKey, SessionId, Start, TopicName, Unroutable, WallTime,
+    Binding, Condition, ExchangeKind, ExchangeName, GroupKind, GroupName, MessageId, Millis, NamespaceName,
+    PausedTopics, Receipt, RoutingKey, SessionId, Start, TopicName, Unroutable, WallTime,
 };
 
 use crate::clients::{Asked, Client, Request};
@@ -142,9 +142,8 @@ impl Subscribers {
         let mut requests = Vec::new();
         if !std::mem::replace(&mut self.finishing, true) {
             for name in &self.topics {
-                for prefix in [true, false] {
-                    let topic = TopicRef { namespace: home(), name: name.clone() };
-                    requests.push(other(Command::Resume { topic, prefix }, "resumed"));
+                for topics in [PausedTopics::prefix(name), PausedTopics::from(name)] {
+                    requests.push(other(Command::Resume { namespace: home(), topics }, "resumed"));
                 }
             }
         }

@@ -80,6 +80,15 @@ impl TopicName {
         &name[..end]
     }
 
+    /// The name that a text was checked to be.
+    pub(crate) fn of_text(text: Text) -> TopicName {
+        TopicName(text)
+    }
+
+    pub(crate) fn text(&self) -> &Text {
+        &self.0
+    }
+
     /// The same name in a buffer of its own.
     pub fn detach(&self) -> TopicName {
         TopicName(Text::copy_of(self.as_bytes()))
@@ -183,7 +192,7 @@ short_name!(ExchangeName);
 default_name!(NamespaceName);
 default_name!(GroupName);
 
-fn check_topic_name(name: &[u8]) -> Result<(), BadName> {
+pub(crate) fn check_topic_name(name: &[u8]) -> Result<(), BadName> {
     check_length(name, TOPIC_NAME_MAX)?;
     let text = core::str::from_utf8(name).map_err(|_| BadName::NotUtf8)?;
     // Printable ASCII is by far the most common and needs no look at characters.

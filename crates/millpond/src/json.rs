@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use millpond_types::{
-    Counts, DeadView, GroupView, MessageState, MessageView, NamespaceView, OfficeView, Overrides, Pattern, Policy,
-    Quotas, Start, Tally, TopicName, TopicView, WallTime, block,
+    Counts, DeadView, GroupView, MessageState, MessageView, NamespaceView, OfficeView, Overrides, Pattern,
+    PausedTopics, Policy, Quotas, Start, Tally, TopicName, TopicView, WallTime, block,
 };
 use serde_json::map::Entry;
 use serde_json::{Map, Value, json};
@@ -236,15 +236,19 @@ pub fn topic_policy(view: &NamespaceView, topic: &TopicName) -> Value {
     })
 }
 
-/// A paused topic or prefix as it may be typed behind its namespace.
-pub fn paused_text((name, is_prefix): &(TopicName, bool)) -> String {
-    pattern_text(&Pattern { is_prefix: *is_prefix, name: name.clone() })
+/// What is paused as it may be typed behind its namespace.
+pub fn paused_text(topics: &PausedTopics) -> String {
+    typed(topics.as_str(), topics.is_prefix())
 }
 
 /// A pattern as it may be typed.
 pub fn pattern_text(pattern: &Pattern) -> String {
-    let escaped = pattern.name.as_str().replace('\\', r"\\").replace('*', r"\*");
-    if pattern.is_prefix { escaped + "*" } else { escaped }
+    typed(pattern.name.as_str(), pattern.is_prefix)
+}
+
+fn typed(name: &str, is_prefix: bool) -> String {
+    let escaped = name.replace('\\', r"\\").replace('*', r"\*");
+    if is_prefix { escaped + "*" } else { escaped }
 }
 
 /// A policy, by the names of its flags.

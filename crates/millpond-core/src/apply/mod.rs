@@ -14,7 +14,7 @@ mod supersede;
 
 use alloc::vec::Vec;
 
-use millpond_types::{NamespaceName, Priority, Sequence, TopicName, TopicNumber};
+use millpond_types::{NamespaceName, PausedTopics, Priority, Sequence, TopicNumber};
 
 use crate::apply::moves::Moving;
 use crate::fact::{Fact, GroupNumber, NamespaceNumber};
@@ -109,20 +109,20 @@ impl State {
                     exchange.bindings.remove(at);
                 });
             }
-            Fact::Paused { namespace, name, prefix, paused } => {
+            Fact::Paused { namespace, topics, paused } => {
                 let pauses = &mut self.namespaces[*namespace].paused;
-                let bytes = setup::of_pause(name, *prefix);
+                let bytes = setup::of_pause(topics);
                 match paused {
                     true => {
-                        pauses.insert(name.detach(), *prefix);
+                        pauses.insert(topics.detach());
                         self.set_up(bytes);
                     }
                     false => {
-                        pauses.remove(name, *prefix);
+                        pauses.remove(topics);
                         self.taken_back(bytes);
                     }
                 }
-                self.refresh_paused(*namespace, name, *prefix);
+                self.refresh_paused(*namespace, topics);
             }
             Fact::TopicCreated { topic, group, namespace, name, floor, lease } => {
                 self.numbers.next_topic = self.numbers.next_topic.max(topic.0 + 1);
@@ -282,13 +282,11 @@ impl State {
     }
 
     /// Lets the topics that a pause or its end is about know of it: one, or bit by bit all with a prefix.
-    fn refresh_paused(&mut self, namespace: u32, name: &TopicName, prefix: bool) {
-        if prefix {
-            return self.sweep_prefix(namespace, name.as_bytes());
-        }
+    fn refresh_paused(&mut self, namespace: u32, topics: &PausedTopics) {
+        let Some(name) = topics.topic() else { return self.sweep_prefix(namespace, topics.as_bytes()) };
         let Namespace { groups, ending, paused, .. } = &self.namespaces[namespace];
-        let is_paused = paused.holds(name);
-        let slots: Vec<_> = groups.iter().chain(ending).filter_map(|group| self.topics.find(*group, name)).collect();
+        let is_paused = paused.holds(&name);
+        let slots: Vec<_> = groups.iter().chain(ending).filter_map(|group| self.topics.find(*group, &name)).collect();
         for slot in slots {
             self.topics[slot].paused = is_paused;
             self.came(slot);

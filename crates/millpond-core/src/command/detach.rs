@@ -47,10 +47,12 @@ impl Command {
             }
             Command::Cancel { topic, .. }
             | Command::Reschedule { topic, .. }
-            | Command::Pause { topic, .. }
-            | Command::Resume { topic, .. }
             | Command::Forget { topic, .. }
             | Command::Topic(topic) => topic.detach(),
+            Command::Pause { namespace, topics } | Command::Resume { namespace, topics } => {
+                *namespace = namespace.detach();
+                *topics = topics.detach();
+            }
             Command::DeadLook { topic, group, .. } => {
                 topic.detach();
                 *group = group.detach();

@@ -79,8 +79,8 @@ impl Core {
             Command::Look(look) => self.look(look).map(Some),
             Command::Cancel { topic, which } => self.cancel(&topic, which, log).map(Some),
             Command::Reschedule { topic, which, delay } => self.reschedule(&topic, which, delay, log).map(Some),
-            Command::Pause { topic, prefix } => self.pause(topic, prefix, true, log).map(Some),
-            Command::Resume { topic, prefix } => self.pause(topic, prefix, false, log).map(Some),
+            Command::Pause { namespace, topics } => self.pause(&namespace, topics, true, log).map(Some),
+            Command::Resume { namespace, topics } => self.pause(&namespace, topics, false, log).map(Some),
             Command::Forget { topic, dedup_hash } => self.forget(&topic, dedup_hash, log).map(Some),
             Command::Purge { namespace, filter, group } => {
                 self.purge(ticket, &namespace, filter, group, log).map(|()| None)

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::limits::PAGE_MAX;
-use millpond_types::{Code, GroupCursors, TopicView};
+use millpond_types::{Code, GroupCursors, NamespaceName, PausedTopics, TopicView};
 
 use crate::Core;
 use crate::command::TopicRef;
@@ -36,13 +36,13 @@ impl Core {
 
     pub(super) fn pause(
         &mut self,
-        topic: TopicRef,
-        prefix: bool,
+        namespace: &NamespaceName,
+        topics: PausedTopics,
         paused: bool,
         log: &mut dyn FactLog,
     ) -> Result<Reply, Refusal> {
-        let namespace = self.namespace_of(&topic.namespace)?;
-        let known = self.state.namespaces[namespace].paused.contains(&topic.name, prefix);
+        let namespace = self.namespace_of(namespace)?;
+        let known = self.state.namespaces[namespace].paused.contains(&topics);
         if known != paused {
             if paused && self.state.namespaces[namespace].paused.len() >= PAGE_MAX {
                 return Err((
@@ -51,12 +51,13 @@ impl Core {
                 ));
             }
             if paused {
-                self.check_setup(setup::of_pause(&topic.name, prefix))?;
+                self.check_setup(setup::of_pause(&topics))?;
             }
-            self.commit(Fact::Paused { namespace, name: topic.name.clone(), prefix, paused }, log);
+            let topic = topics.topic();
+            self.commit(Fact::Paused { namespace, topics, paused }, log);
             if !paused {
                 for group in &self.state.namespaces[namespace].groups {
-                    self.dispatcher.resumed(*group, Some(&topic.name).filter(|_| !prefix));
+                    self.dispatcher.resumed(*group, topic.as_ref());
                 }
             }
         }

@@ -7,7 +7,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::{
-    Dispatch, Filter, GroupName, LeaseNumber, NamespaceName, Policy, Priority, Rules, Start, TopicName, TopicNumber,
+    Dispatch, Filter, GroupName, LeaseNumber, NamespaceName, PausedTopics, Policy, Priority, Rules, Start, TopicName,
+    TopicNumber,
 };
 use proptest::prelude::*;
 
@@ -27,6 +28,8 @@ use crate::store::{Clock, Gather, Key, KeyBytes, MemoryStore, Moment, Part, Rang
 
 const NAMES: [&str; 14] = ["a", "a/1", "a/2", "a/3", "a-b", "b", "b/1", "b/2", "b/22", "b/3", "c", "d/1", "d/1/1", "e"];
 const PREFIXES: [&str; 3] = ["b", "b/2", "d/"];
+/// And all.
+const PAUSES: usize = PREFIXES.len() + 1;
 
 /// Topics that are nothing but a priority and a number of messages.
 struct World {
@@ -78,7 +81,7 @@ impl World {
 
     fn evict(&mut self, name: &TopicName) {
         let Some(slot) = self.state.topics.find(0, name) else { return };
-        let is_paused = self.state.namespaces[0].paused.contains(name, false);
+        let is_paused = self.state.namespaces[0].paused.names(name);
         self.dispatcher.evicted(&self.state.topics[slot], Shelf::Ready(self.topics[name].0), is_paused);
         self.state.topics.remove(slot);
         self.cold.insert(name.clone());
@@ -91,15 +94,15 @@ impl World {
         }
     }
 
-    fn pause(&mut self, name: &TopicName, prefix: bool, stop: bool) {
+    fn pause(&mut self, topics: &PausedTopics, stop: bool) {
         match stop {
-            true => self.state.namespaces[0].paused.insert(name.clone(), prefix),
-            false => self.state.namespaces[0].paused.remove(name, prefix),
+            true => self.state.namespaces[0].paused.insert(topics.clone()),
+            false => self.state.namespaces[0].paused.remove(topics),
         }
         let slots: Vec<TopicSlot> = self.state.topics.iter().map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.offer(slot));
         if !stop {
-            self.dispatcher.resumed(0, Some(name).filter(|_| !prefix));
+            self.dispatcher.resumed(0, topics.topic().as_ref());
         }
     }
 
@@ -242,7 +245,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0..NAMES.len(), prop::bool::weighted(0.2), 1..4u32).prop_map(|(at, high, n)| Step::Publish(at, high, n)),
         5 => (0..NAMES.len()).prop_map(Step::Evict),
         4 => (0..3usize, 1..5usize).prop_map(|(scope, times)| Step::Serve(scope, times)),
-        1 => (0..PREFIXES.len(), any::<bool>()).prop_map(|(at, stop)| Step::Pause(at, stop)),
+        1 => (0..PAUSES, any::<bool>()).prop_map(|(at, stop)| Step::Pause(at, stop)),
         1 => (0..NAMES.len(), any::<bool>()).prop_map(|(at, stop)| Step::PauseTopic(at, stop)),
     ]
 }
@@ -276,10 +279,12 @@ proptest! {
                     }
                 }
                 Step::Pause(at, stop) => {
-                    [&mut hot, &mut cold].into_iter().for_each(|world| world.pause(&name(PREFIXES[at]), true, stop));
+                    let prefix = PREFIXES.get(at).map(|prefix| PausedTopics::prefix(&name(prefix)));
+                    let topics = prefix.unwrap_or_else(PausedTopics::all);
+                    [&mut hot, &mut cold].into_iter().for_each(|world| world.pause(&topics, stop));
                 }
                 Step::PauseTopic(at, stop) => {
-                    [&mut hot, &mut cold].into_iter().for_each(|world| world.pause(&name(NAMES[at]), false, stop));
+                    [&mut hot, &mut cold].into_iter().for_each(|world| world.pause(&PausedTopics::from(&name(NAMES[at])), stop));
                 }
             }
         }
@@ -311,11 +316,11 @@ fn what_is_paused_is_not_read() {
         world.publish(&name(at), Priority::DEFAULT, 1);
         world.evict(&name(at));
     }
-    world.pause(&name("b"), true, true);
+    world.pause(&PausedTopics::prefix(&name("b")), true);
     assert_eq!(world.serve(0).map(|served| served.0), Some(name("c")));
     assert_eq!(world.cold.len(), 2, "the others stay where they are");
     assert_eq!(world.serve(0), None);
-    world.pause(&name("b"), true, false);
+    world.pause(&PausedTopics::prefix(&name("b")), false);
     assert_eq!(world.serve(0).map(|served| served.0), Some(name("b/1")));
 }
 
@@ -326,13 +331,13 @@ fn what_is_paused_by_its_name_is_read_once() {
         world.publish(&name(at), Priority::DEFAULT, 1);
         world.evict(&name(at));
     }
-    world.pause(&name("b/1"), false, true);
+    world.pause(&PausedTopics::from(&name("b/1")), true);
     assert_eq!(world.serve(0).map(|served| served.0), Some(name("b/2")));
     world.evict(&name("b/1"));
     assert_eq!(world.serve(0).map(|served| served.0), Some(name("c")));
     assert_eq!(world.serve(0), None);
     assert!(world.cold.contains(&name("b/1")), "it stays where it is");
-    world.pause(&name("b/1"), false, false);
+    world.pause(&PausedTopics::from(&name("b/1")), false);
     assert_eq!(world.serve(0).map(|served| served.0), Some(name("b/1")));
 }
 

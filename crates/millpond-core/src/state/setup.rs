@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::mem::size_of;
 
 use bytes::Bytes;
-use millpond_types::{Binding, Condition, ExchangeName, GroupName, NamespaceName, Policy, Rule, Rules, TopicName};
+use millpond_types::{Binding, Condition, ExchangeName, GroupName, NamespaceName, PausedTopics, Policy, Rule, Rules};
 
 use crate::fact::NamespaceNumber;
 use crate::routing::Exchange;
@@ -46,11 +46,11 @@ pub(crate) fn of_group(name: &GroupName) -> usize {
 }
 
 /// A pause of a topic, or of all with a prefix.
-pub(crate) fn of_pause(name: &TopicName, prefix: bool) -> usize {
-    let length = BUFFER + name.as_bytes().len();
+pub(crate) fn of_pause(topics: &PausedTopics) -> usize {
+    let length = BUFFER + topics.as_bytes().len();
     // A prefix that no other one covers is noted twice.
-    let again = if prefix { in_map::<Vec<u8>>() + length } else { 0 };
-    in_map::<(TopicName, bool)>() + length + again
+    let again = if topics.is_prefix() { in_map::<Vec<u8>>() + length } else { 0 };
+    in_map::<PausedTopics>() + length + again
 }
 
 /// An exchange without bindings.
@@ -92,7 +92,7 @@ impl State {
     pub(crate) fn weigh_setup_of(&self, number: NamespaceNumber) -> usize {
         let Namespace { name, policies, paused, exchanges, groups, ending } = &self.namespaces[number];
         let groups = groups.iter().chain(ending).map(|group| of_group(&self.groups[*group].name));
-        let paused = paused.iter().map(|(name, prefix)| of_pause(name, *prefix));
+        let paused = paused.iter().map(of_pause);
         let exchanges = exchanges.iter().map(|(name, exchange)| of_exchange(name, exchange));
         of_namespace(name, &policies.rules) + groups.chain(paused).chain(exchanges).sum::<usize>()
     }

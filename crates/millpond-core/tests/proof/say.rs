@@ -201,8 +201,7 @@ fn office(view: &OfficeView) -> String {
 }
 
 fn namespace(view: &NamespaceView) -> String {
-    let paused: String =
-        view.paused.iter().map(|(name, prefix)| format!(", {name}{} paused", if *prefix { "*" } else { "" })).collect();
+    let paused: String = view.paused.iter().map(|topics| format!(", {topics} paused")).collect();
     let starting = |group: &GroupView| match &group.reached {
         _ if !group.is_starting => String::new(),
         None => ", starting".into(),

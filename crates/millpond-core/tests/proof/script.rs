@@ -16,9 +16,9 @@ use millpond_core::routing::Exchange;
 use millpond_types::block;
 use millpond_types::{
     Binding, Coalesce, Condition, DedupWindow, Dispatch, ExchangeKind, ExchangeName, Filter, GroupKind, GroupName,
-    LeaseNumber, MessageId, Millis, NamespaceName, OfficeTerms, OnExpiry, Overflow, Overrides, Pattern, Policy,
-    Priority, ProducerId, Quotas, Rate, Receipt, RequestId, Retention, Retry, RoutingKey, Rule, Rules, SessionId,
-    Start, TopBy, TopicName, TopicNumber, Unroutable, WallTime,
+    LeaseNumber, MessageId, Millis, NamespaceName, OfficeTerms, OnExpiry, Overflow, Overrides, Pattern, PausedTopics,
+    Policy, Priority, ProducerId, Quotas, Rate, Receipt, RequestId, Retention, Retry, RoutingKey, Rule, Rules,
+    SessionId, Start, TopBy, TopicName, TopicNumber, Unroutable, WallTime,
 };
 
 use crate::journal::sizes_of;
@@ -80,6 +80,11 @@ impl<'a> Line<'a> {
 
     fn topic(&self) -> TopicRef {
         TopicRef { namespace: self.namespace(), name: name(self.words[0].trim_end_matches('*')) }
+    }
+
+    fn paused(&self) -> PausedTopics {
+        let (name, is_prefix) = (self.words[0].trim_end_matches('*'), self.words[0].ends_with('*'));
+        PausedTopics::new(Bytes::copy_from_slice(name.as_bytes()), is_prefix).expect("a script names topics")
     }
 
     fn hash(&self, topic: &TopicName, dedup_id: &str) -> u128 {
@@ -209,8 +214,8 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
             let (topic, which) = (line.topic(), line.which(line.words[1], names));
             Command::Reschedule { topic, which, delay: line.time("delay").unwrap_or_default() }
         }
-        "pause" => Command::Pause { topic: line.topic(), prefix: line.words[0].ends_with('*') },
-        "resume" => Command::Resume { topic: line.topic(), prefix: line.words[0].ends_with('*') },
+        "pause" => Command::Pause { namespace, topics: line.paused() },
+        "resume" => Command::Resume { namespace, topics: line.paused() },
         "forget" => {
             let topic = line.topic();
             let dedup_hash = line.hash(&topic.name, line.words[1].trim_start_matches('#'));

@@ -140,7 +140,7 @@ fn as_sent(request: Request<Block>) -> Request<Bytes> {
             Hello { version, client }, Ping, Receive(it), Finish(it), SessionBegin { session, resume, held },
             Heartbeat { except }, SessionEnd, Attach(it), Credit { consumer, messages, bytes }, Detach { consumer },
             Resign { consumer }, Look { topic, which, group }, Cancel { topic, which },
-            Reschedule { topic, which, delay }, Pause { topic, prefix }, Resume { topic, prefix },
+            Reschedule { topic, which, delay }, Pause { namespace, topics }, Resume { namespace, topics },
             Forget { topic, dedup_id }, Purge { namespace, filter, group }, NamespaceSet { namespace, policy, rules, based_on },
             NamespaceDelete { namespace }, GroupCreate { namespace, group, start, kind }, GroupDelete { namespace, group },
             ExchangeCreate { namespace, exchange, kind, unroutable }, ExchangeDelete { namespace, exchange },

@@ -6,9 +6,9 @@ use millpond_types::{
     Binding, Coalesce, Code, Condition, Counts, DeadView, DedupWindow, Dispatch, ExchangeKind, ExchangeName,
     ExchangeView, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName, GroupView, LeaderEpoch, LeaseNumber,
     MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms, OfficeView, OnExpiry,
-    OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Rate, Receipt,
-    RequestId, Retention, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally, TopBy,
-    TopicName, TopicNumber, TopicView, Unroutable, Usage, WallTime, block,
+    OutcomeRun, Overflow, Overrides, Pattern, PausedTopics, Policy, Priority, ProducerId, PublishOutcome, Quotas, Rate,
+    Receipt, RequestId, Retention, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally,
+    TopBy, TopicName, TopicNumber, TopicView, Unroutable, Usage, WallTime, block,
 };
 
 use crate::*;
@@ -89,6 +89,11 @@ impl Draw {
 
     fn topic_ref(&mut self) -> TopicRef {
         TopicRef { namespace: self.namespace(), name: self.topic() }
+    }
+
+    fn paused_topics(&mut self) -> PausedTopics {
+        let name = self.topic();
+        [PausedTopics::all(), PausedTopics::prefix(&name), PausedTopics::from(&name)][self.below(3)].clone()
     }
 
     fn priority(&mut self) -> Priority {
@@ -371,8 +376,8 @@ impl Draw {
             }
             "Cancel" => Request::Cancel { topic: self.topic_ref(), which: self.which() },
             "Reschedule" => Request::Reschedule { topic: self.topic_ref(), which: self.which(), delay: self.millis() },
-            "Pause" => Request::Pause { topic: self.topic_ref(), prefix: self.flag() },
-            "Resume" => Request::Resume { topic: self.topic_ref(), prefix: self.flag() },
+            "Pause" => Request::Pause { namespace: self.namespace(), topics: self.paused_topics() },
+            "Resume" => Request::Resume { namespace: self.namespace(), topics: self.paused_topics() },
             "Forget" => Request::Forget { topic: self.topic_ref(), dedup_id: self.bytes(1, DEDUP_ID_MAX) },
             "Purge" => {
                 let group = self.option(Draw::group);
@@ -483,7 +488,7 @@ impl Draw {
             usage: Usage { messages: self.u64(), bytes: self.u64(), topics: self.u64(), connections: self.u64() },
             groups: self.list(0, Draw::group_view),
             offices: self.list(0, Draw::office),
-            paused: self.list(0, |d| (d.topic(), d.flag())),
+            paused: self.list(0, Draw::paused_topics),
             position: self.u64(),
         }
     }

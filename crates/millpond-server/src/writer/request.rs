@@ -8,7 +8,8 @@ use millpond_types::limits::{
     EXCHANGES_MAX, GROUPS_MAX, PAGE_BYTES_MAX, PAGE_MAX, PRIORITIES, RECEIPTS_MAX, RULES_MAX,
 };
 use millpond_types::{
-    Binding, Condition, Filter, GroupCursors, GroupView, NamespaceName, OfficeView, Rule, Rules, SessionId, TopicName,
+    Binding, Condition, Filter, GroupCursors, GroupView, NamespaceName, OfficeView, PausedTopics, Rule, Rules,
+    SessionId,
 };
 
 use super::fetching::{Found, IN_FLIGHT};
@@ -278,10 +279,9 @@ fn held(command: &Command) -> usize {
         | Command::DeadLook { topic, .. }
         | Command::Cancel { topic, .. }
         | Command::Reschedule { topic, .. }
-        | Command::Pause { topic, .. }
-        | Command::Resume { topic, .. }
         | Command::Forget { topic, .. }
         | Command::Topic(topic) => topic.name.as_bytes().len(),
+        Command::Pause { topics, .. } | Command::Resume { topics, .. } => topics.as_bytes().len(),
         Command::Withdraw(_)
         | Command::WithdrawRequest { .. }
         | Command::SessionLost(_)
@@ -332,7 +332,7 @@ struct LookedUp {
 /// What stats of a namespace hold at most, whose names are those of the state.
 const STATS: usize = RULES_MAX * size_of::<Rule>()
     + GROUPS_MAX * (size_of::<GroupView>() + size_of::<OfficeView>())
-    + PAGE_MAX * size_of::<(TopicName, bool)>();
+    + PAGE_MAX * size_of::<PausedTopics>();
 
 fn looked_up(command: &Command) -> LookedUp {
     let page = |rows: u32, row: usize| {
@@ -423,7 +423,7 @@ mod tests {
     use bytes::Bytes;
     use millpond_core::command::{Level, Publish, Routed, TopicRef};
     use millpond_types::limits::{BINDING_HEADERS_MAX, BINDINGS_MAX, ROUTING_WORDS_MAX};
-    use millpond_types::{ExchangeName, Overrides, Pattern, Policy, Priority, Receipt, RoutingKey};
+    use millpond_types::{ExchangeName, Overrides, Pattern, Policy, Priority, Receipt, RoutingKey, TopicName};
 
     use super::*;
     use crate::memory::MEMORY_MIN;

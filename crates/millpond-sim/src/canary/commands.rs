@@ -1,12 +1,10 @@
 //! Faults between those who ask and the core: what becomes of a command.
 
 use bytes::Bytes;
-use millpond_core::command::{
-    Attach, Command, Finish, FinishVerb, Forward, Receive, SessionBegin, Ticket, TopicRef, Which,
-};
+use millpond_core::command::{Attach, Command, Finish, FinishVerb, Forward, Receive, SessionBegin, Ticket, Which};
 use millpond_types::{
-    Coalesce, DedupWindow, Dispatch, Filter, GroupKind, MessageId, Millis, OfficeTerms, Overflow, Overrides, Policy,
-    Priority, Quotas, Rate, Retention, Retry, Rule, Rules, Sequence, Start, TopicName,
+    Coalesce, DedupWindow, Dispatch, Filter, GroupKind, MessageId, Millis, OfficeTerms, Overflow, Overrides,
+    PausedTopics, Policy, Priority, Quotas, Rate, Retention, Retry, Rule, Rules, Sequence, Start,
 };
 
 use super::Canary;
@@ -49,8 +47,12 @@ impl Canary {
                 let (messages, bytes) = (receive.messages * 2, receive.bytes * 2);
                 Command::Receive(Receive { messages, bytes, ..receive })
             }
-            (Canary::Paused, Command::Pause { topic, prefix }) => Command::Pause { topic: mistaken(topic), prefix },
-            (Canary::Paused, Command::Resume { topic, prefix }) => Command::Resume { topic: mistaken(topic), prefix },
+            (Canary::Paused, Command::Pause { namespace, topics }) => {
+                Command::Pause { namespace, topics: mistaken(&topics) }
+            }
+            (Canary::Paused, Command::Resume { namespace, topics }) => {
+                Command::Resume { namespace, topics: mistaken(&topics) }
+            }
             (Canary::HeirPriority, Command::Publish(mut publish)) => {
                 publish.runs.iter_mut().for_each(|run| run.priority = Priority::LOWEST);
                 Command::Publish(publish)
@@ -261,7 +263,7 @@ fn doubled(command: Command) -> Command {
 }
 
 /// The same topic but for the end of its name.
-fn mistaken(topic: TopicRef) -> TopicRef {
-    let name = TopicName::try_from(format!("{}?", topic.name).as_str()).expect("a name of a simulation is short");
-    TopicRef { name, ..topic }
+fn mistaken(topics: &PausedTopics) -> PausedTopics {
+    let name = format!("{}?", topics.as_str()).into();
+    PausedTopics::new(name, topics.is_prefix()).expect("a name of a simulation is short")
 }

@@ -56,10 +56,9 @@ impl Model {
                     (of.reached, of.rest) = (reached, *rest);
                 }
             }
-            Fact::Paused { namespace, name, prefix, paused } => {
+            Fact::Paused { namespace, topics, paused } => {
                 let home = self.namespaces.get_mut(namespace).expect("a fact names a namespace that is there");
-                let key = (name.clone(), *prefix);
-                _ = if *paused { home.paused.insert(key) } else { home.paused.remove(&key) };
+                _ = if *paused { home.paused.insert(topics.clone()) } else { home.paused.remove(topics) };
             }
             Fact::TopicCreated { topic, group, name, floor, .. } => {
                 let of = &self.groups[group];

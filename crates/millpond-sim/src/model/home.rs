@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millpond_types::{Binding, ExchangeKind, ExchangeName, NamespaceName, Policy, Rule, Rules, TopicName, Unroutable};
+use millpond_types::{
+    Binding, ExchangeKind, ExchangeName, NamespaceName, PausedTopics, Policy, Rule, Rules, TopicName, Unroutable,
+};
 
 /// A namespace.
 #[derive(Clone)]
@@ -13,8 +15,8 @@ pub struct Home {
     pub policy: Policy,
     /// What it says otherwise for some topics, likewise.
     pub rules: Rules,
-    /// What is paused, and whether that is a prefix.
-    pub paused: BTreeSet<(TopicName, bool)>,
+    /// What is paused.
+    pub paused: BTreeSet<PausedTopics>,
     /// Its exchanges.
     pub exchanges: BTreeMap<ExchangeName, Exchange>,
 }
@@ -60,9 +62,9 @@ impl Home {
 
     /// Whether deliveries of a topic are stopped.
     pub fn is_paused(&self, name: &TopicName) -> bool {
-        self.paused.iter().any(|(paused, prefix)| match prefix {
+        self.paused.iter().any(|paused| match paused.is_prefix() {
             true => name.as_bytes().starts_with(paused.as_bytes()),
-            false => name == paused,
+            false => name.as_bytes() == paused.as_bytes(),
         })
     }
 }

@@ -86,12 +86,12 @@ impl Promises {
                 }
             }
             (
-                Fact::Paused { name, prefix, .. },
+                Fact::Paused { topics, .. },
                 Some(Asking {
-                    command: Command::Pause { topic, prefix: asked } | Command::Resume { topic, prefix: asked },
+                    command: Command::Pause { topics: asked, .. } | Command::Resume { topics: asked, .. },
                     ..
                 }),
-            ) => (*name, *prefix) = (topic.name.clone(), *asked),
+            ) => *topics = asked.clone(),
             (Fact::Published { topic, published, expires, dedup, dedup_until, block, .. }, asking) => {
                 let found = self.model.topics.iter().find(|((_, number), _)| number == topic);
                 let Some(((group, _), of)) = found else { return fact };

@@ -95,8 +95,8 @@ fn of_operator(command: Command, hash_key: [u64; 2]) -> Frame {
             };
             Frame::Look { topic: self::topic(topic), which, group }
         }
-        Command::Pause { topic, prefix } => Frame::Pause { topic: self::topic(topic), prefix },
-        Command::Resume { topic, prefix } => Frame::Resume { topic: self::topic(topic), prefix },
+        Command::Pause { namespace, topics } => Frame::Pause { namespace, topics },
+        Command::Resume { namespace, topics } => Frame::Resume { namespace, topics },
         Command::Topic(topic) => Frame::Topic(self::topic(topic)),
         Command::Purge { namespace, filter, group } => Frame::Purge { namespace, filter, group },
         Command::NamespaceSet { name: namespace, policy, rules, based_on } => {

@@ -31,11 +31,10 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.byte(4);
             sink.number32(*number);
         }
-        Fact::Paused { namespace, name, prefix, paused } => {
+        Fact::Paused { namespace, topics, paused } => {
             sink.byte(5);
             sink.number32(*namespace);
-            sink.string(name.as_bytes());
-            sink.flag(*prefix);
+            sink.paused_topics(topics);
             sink.flag(*paused);
         }
         Fact::TopicCreated { topic, group, namespace, name, floor, lease } => {
@@ -319,12 +318,7 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             version: source.number()?,
         },
         4 => Fact::NamespaceDeleted { number: source.number32()? },
-        5 => Fact::Paused {
-            namespace: source.number32()?,
-            name: source.topic_name()?,
-            prefix: source.flag()?,
-            paused: source.flag()?,
-        },
+        5 => Fact::Paused { namespace: source.number32()?, topics: source.paused_topics()?, paused: source.flag()? },
         6 => {
             let (topic, group, namespace) = (source.next_topic()?, source.number32()?, source.number32()?);
             let (name, floor) = (source.topic_name()?, source.next_sequence()?.0);

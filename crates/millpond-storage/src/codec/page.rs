@@ -127,10 +127,7 @@ impl Sink<'_> {
                 self.policy(policy);
                 self.rules(rules);
                 self.number(*version);
-                self.list(paused, |sink, (name, prefix)| {
-                    sink.string(name.as_bytes());
-                    sink.flag(*prefix);
-                });
+                self.list(paused, Sink::paused_topics);
                 self.list(groups, Sink::group);
             }
             Page::Topic(page) => {
@@ -210,7 +207,7 @@ impl Source<'_> {
                 policy: self.policy()?,
                 rules: self.rules()?,
                 version: self.number()?,
-                paused: self.list(|source| Ok((source.topic_name()?, source.flag()?)))?,
+                paused: self.list(Source::paused_topics)?,
                 groups: self.list(Source::group)?,
             })),
             Key::Topic { group, shelf: _, name } => {

@@ -16,9 +16,9 @@ use millpond_types::block::{self, Sizes};
 use millpond_types::{
     Binding, Coalesce, Code, Condition, Counts, DedupWindow, Dispatch, EndReason, ExchangeKind, ExchangeName,
     GroupKind, GroupName, LeaderEpoch, LeaseNumber, MessageId, MessageState, Millis, NamespaceName, OfficeTerms,
-    OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, Policy, Priority, ProducerId, PublishOutcome, Quotas, Rate,
-    Retention, Retry, RoutingKey, Rule, Rules, RunTime, Sequence, SessionId, Start, Tally, TopicName, TopicNumber,
-    Unroutable, WallTime,
+    OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, PausedTopics, Policy, Priority, ProducerId, PublishOutcome,
+    Quotas, Rate, Retention, Retry, RoutingKey, Rule, Rules, RunTime, Sequence, SessionId, Start, Tally, TopicName,
+    TopicNumber, Unroutable, WallTime,
 };
 
 use super::*;
@@ -464,6 +464,11 @@ impl Draw {
         TopicName::try_from(["a", "site/größe", &"x".repeat(512)][self.below(3) as usize]).unwrap()
     }
 
+    fn paused_topics(&mut self) -> PausedTopics {
+        let name = self.topic_name();
+        [PausedTopics::all(), PausedTopics::prefix(&name), PausedTopics::from(&name)][self.below(3) as usize].clone()
+    }
+
     fn start(&mut self) -> Start {
         [Start::Latest, Start::Earliest, Start::At(self.wall())][self.below(3) as usize]
     }
@@ -724,7 +729,7 @@ impl Draw {
                 version: self.number(),
             },
             3 => Fact::NamespaceDeleted { number: namespace },
-            4 => Fact::Paused { namespace, name, prefix: self.flag(), paused: self.flag() },
+            4 => Fact::Paused { namespace, topics: self.paused_topics(), paused: self.flag() },
             5 => Fact::TopicCreated { topic, group, namespace, name, floor: self.number(), lease },
             6 => Fact::TopicVanished { topic, group },
             7 => self.published(),
@@ -900,7 +905,7 @@ impl Draw {
                 policy: self.policy(),
                 rules: self.rules(),
                 version: self.number(),
-                paused: self.list(3, |draw| (draw.topic_name(), draw.flag())),
+                paused: self.list(3, Draw::paused_topics),
                 groups: self.list(3, Self::group),
             })),
             2 => Page::Topic(TopicPage {

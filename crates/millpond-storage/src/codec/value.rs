@@ -6,7 +6,8 @@ use millpond_core::outcomes::Outcomes;
 use millpond_core::output::Extent;
 use millpond_core::store::Shelf;
 use millpond_types::{
-    ExchangeName, GroupName, MessageId, Millis, NamespaceName, Priority, Sequence, TopicName, TopicNumber, WallTime,
+    ExchangeName, GroupName, MessageId, Millis, NamespaceName, PausedTopics, Priority, Sequence, TopicName,
+    TopicNumber, WallTime,
 };
 
 use super::{BadRecord, Sink, Source};
@@ -48,6 +49,11 @@ impl Source<'_> {
     pub(super) fn topic_name(&mut self) -> Result<TopicName, BadRecord> {
         let name = self.string()?;
         TopicName::try_from(name).map_err(|_| self.bad("has a topic's name that breaks the rules for names"))
+    }
+
+    pub(super) fn paused_topics(&mut self) -> Result<PausedTopics, BadRecord> {
+        let bad = self.bad("pauses a topic's name that breaks the rules for names");
+        PausedTopics::new(self.copied()?, self.flag()?).map_err(|_| bad)
     }
 
     pub(super) fn namespace_name(&mut self) -> Result<NamespaceName, BadRecord> {
@@ -121,6 +127,11 @@ impl Sink<'_> {
 
     pub(super) fn key(&mut self, key: [u64; 2]) {
         self.wide(u128::from(key[0]) | u128::from(key[1]) << 64);
+    }
+
+    pub(super) fn paused_topics(&mut self, topics: &PausedTopics) {
+        self.string(topics.as_bytes());
+        self.flag(topics.is_prefix());
     }
 
     pub(super) fn message_id(&mut self, id: MessageId) {

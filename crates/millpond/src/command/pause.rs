@@ -1,8 +1,7 @@
-//! `pause` and `resume`: whether a topic, or all topics with a prefix, are delivered.
+//! `pause` and `resume`: whether topics are delivered: one, all with a prefix, or all of a namespace.
 
 use clap::Args;
-use millpond_client::TopicRef;
-use millpond_types::TopicName;
+use millpond_types::{NamespaceName, PausedTopics};
 
 use crate::address::{Address, Place};
 use crate::cli::Globals;
@@ -11,65 +10,62 @@ use crate::failure::Failure;
 use crate::json;
 use crate::shell;
 
-/// Stop deliveries of a topic, or of all topics with a prefix; publishing goes on
+/// Stop deliveries of a topic, of all topics with a prefix, or of all of a namespace; publishing goes on
 #[derive(Args)]
 pub struct Pause {
-    /// The topic or the prefix
-    #[arg(value_name = "NS/TOPIC|NS/PREFIX*")]
+    /// The topic, the prefix, or the namespace
+    #[arg(value_name = "NS[/TOPIC|/PREFIX*]")]
     topics: Address,
 }
 
-/// Undo a pause of the same topic or prefix
+/// Undo a pause of the same topic, prefix or namespace
 #[derive(Args)]
 pub struct Resume {
-    /// The topic or the prefix
-    #[arg(value_name = "NS/TOPIC|NS/PREFIX*")]
+    /// The topic, the prefix, or the namespace
+    #[arg(value_name = "NS[/TOPIC|/PREFIX*]")]
     topics: Address,
 }
 
 impl Pause {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
-        let (topic, is_prefix) = place(self.topics)?;
-        with_client(globals, async |client| Ok(client.pause(topic, is_prefix).await?))
+        let Address { namespace, place } = self.topics;
+        with_client(globals, async |client| Ok(client.pause(namespace, topics(place)).await?))
     }
 }
 
 impl Resume {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
-        let (topic, is_prefix) = place(self.topics)?;
+        let Address { namespace, place } = self.topics;
+        let topics = topics(place);
         with_client(globals, async |client| {
-            let paused = client.stats(topic.namespace.clone()).await?.paused;
-            if paused.iter().any(|(name, prefix)| (name, *prefix) == (&topic.name, is_prefix)) {
-                return Ok(client.resume(topic, is_prefix).await?);
+            let paused = client.stats(namespace.clone()).await?.paused;
+            if paused.contains(&topics) {
+                return Ok(client.resume(namespace, topics).await?);
             }
-            Err(Failure::refused(not_paused(topic, is_prefix, &paused)))
+            Err(Failure::refused(not_paused(&namespace, &topics, &paused)))
         })
     }
 }
 
+fn topics(place: Place) -> PausedTopics {
+    match place {
+        Place::Topic(name) => PausedTopics::from(&name),
+        Place::Prefix(name) => PausedTopics::prefix(&name),
+        Place::All => PausedTopics::all(),
+    }
+}
+
 /// What is not paused by itself may be by prefixes, and those are what to resume.
-fn not_paused(TopicRef { namespace, name }: TopicRef, is_prefix: bool, paused: &[(TopicName, bool)]) -> String {
-    let covers = |(other, prefix): &&(TopicName, bool)| *prefix && name.as_str().starts_with(other.as_str());
+fn not_paused(namespace: &NamespaceName, topics: &PausedTopics, paused: &[PausedTopics]) -> String {
+    let covers = |other: &&PausedTopics| other.is_prefix() && topics.as_bytes().starts_with(other.as_bytes());
     let resume =
         |wide| format!("`millpond resume {}`", shell::quoted(&format!("{namespace}/{}", json::paused_text(wide))));
-    let wider = paused.iter().filter(covers).map(resume);
-    let (wider, shown) = (wider.collect::<Vec<_>>(), json::paused_text(&(name.clone(), is_prefix)));
+    let wider: Vec<_> = paused.iter().filter(covers).map(resume).collect();
+    let shown = if *topics == PausedTopics::all() { namespace.to_string() } else { json::paused_text(topics) };
     if wider.is_empty() {
         return format!("{shown} is not paused: `millpond namespace show {namespace}` lists what is");
     }
     format!("{shown} is not paused by itself, but with a prefix: {}", wider.join(", "))
-}
-
-/// A name and whether it is a prefix. A pause has a name, so a whole namespace cannot be paused.
-fn place(address: Address) -> Result<(TopicRef, bool), Failure> {
-    let Address { namespace, place } = address;
-    match place {
-        Place::Topic(name) => Ok((TopicRef { namespace, name }, false)),
-        Place::Prefix(name) => Ok((TopicRef { namespace, name }, true)),
-        Place::All => Err(Failure::usage(format!(
-            "a whole namespace cannot be paused: name a topic or a prefix, as in {namespace}/a*"
-        ))),
-    }
 }

@@ -151,6 +151,27 @@ fn topics_and_prefixes_are_paused_and_resumed() {
     assert_eq!(broker.json(&["receive", "default", "--max", "9"])[0]["topic"], "beta");
 }
 
+/// A pause of a namespace is of all that comes later, too, and narrower ones go on behind it.
+#[test]
+fn a_whole_namespace_is_paused_and_resumed() {
+    let broker = Broker::start();
+    broker.ok(&["pause", "default/acme/*"]);
+    broker.ok(&["pause", "default"]);
+    broker.ok(&["namespace", "create", "other"]);
+    for topic in ["default/acme/1", "default/beta", "other/beta"] {
+        broker.ok(&["publish", topic, "x"]);
+    }
+    assert_eq!(broker.ok(&["receive", "default", "--max", "9"]), "");
+    assert_eq!(broker.json(&["receive", "other", "--max", "9"])[0]["topic"], "beta");
+    assert_eq!(broker.json(&["namespace", "show", "default", "--output", "json"])[0]["paused"], json!(["*", "acme/*"]));
+    broker
+        .call(&["resume", "default/beta"])
+        .failed(1, &["beta is not paused by itself", "millpond resume 'default/*'"]);
+    broker.call(&["resume", "other"]).failed(1, &["other is not paused"]);
+    broker.ok(&["resume", "default/*"]);
+    assert_eq!(broker.json(&["receive", "default", "--max", "9"]).len(), 1, "that of beta, and not of acme");
+}
+
 /// Who resumes what is not paused is told so, and what it is paused by.
 #[test]
 fn a_resume_of_what_is_not_paused_is_refused() {

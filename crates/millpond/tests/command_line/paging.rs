@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{io, thread};
 
 use millpond_client::{
-    Batch, Client, Level, Message, NamespaceName, Policy, Receipts, ReceiveOptions, Rules, TopicName, TopicRef,
+    Batch, Client, Level, Message, NamespaceName, PausedTopics, Policy, Receipts, ReceiveOptions, Rules, TopicName,
 };
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -94,7 +94,7 @@ fn namespaces_with_much_to_tell_come_in_pages() {
             let pauses = (0..NAMESPACES * 1000).map(|number| {
                 let namespace = NamespaceName::try_from(&*name(number / 1000)).unwrap();
                 let (client, name) = (client.clone(), topic(&format!("{number:0512}")));
-                async move { client.pause(TopicRef { namespace, name }, false).await.unwrap() }
+                async move { client.pause(namespace, PausedTopics::from(&name)).await.unwrap() }
             });
             do_all(pauses).await;
         },

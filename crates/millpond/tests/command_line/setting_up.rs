@@ -6,10 +6,10 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use millpond_protocol::{Decoder, Limits, Receive, Request, Response, TopicRef, VERSION, encode_request};
+use millpond_protocol::{Decoder, Limits, Receive, Request, Response, VERSION, encode_request};
 use millpond_types::{
-    Binding, Code, Condition, ExchangeKind, ExchangeName, Filter, GroupName, Millis, NamespaceName, TopicName,
-    Unroutable,
+    Binding, Code, Condition, ExchangeKind, ExchangeName, Filter, GroupName, Millis, NamespaceName, PausedTopics,
+    TopicName, Unroutable,
 };
 
 use crate::broker::{Broker, fresh_directory, serve};
@@ -51,8 +51,9 @@ fn what_clients_set_up_stays_within_its_share_and_leaves_the_rest_alone() {
     assert!(bound.taken > 500 && bound.refused > 90_000, "{bound:?}");
 
     let pauses = client.ask_all((0..2_000).map(|at| {
-        let topic = TopicRef { namespace: namespace.clone(), name: long_name(at) };
-        Request::Pause { topic, prefix: at % 2 == 0 }
+        let name = long_name(at);
+        let topics = if at % 2 == 0 { PausedTopics::prefix(&name) } else { PausedTopics::from(&name) };
+        Request::Pause { namespace: namespace.clone(), topics }
     }));
     println!("pauses: {pauses:?}, {} MiB resident", broker.resident() / MIB);
     assert!(pauses.refused > 1_900, "{pauses:?}");

@@ -41,7 +41,6 @@ fn wrong_calls_say_what_is_right() {
         (&["cancel", "default/a"], &["--id", "--dedup-id"]),
         (&["cancel", "default/a", "--id", "1.4.1", "--dedup-id", "d"], &["--id", "--dedup-id"]),
         (&["reschedule", "default/a", "--id", "1.4.1"], &["--delay"]),
-        (&["pause", "default"], &["whole namespace", "default/a*"]),
         (&["namespace", "create", "-x"], &["-x"]),
         (&["namespace", "create", "a/b"], &["letters"]),
         (&["namespace", "set", "default", "--retry", "sometimes"], &["backoff:1s..10m"]),

@@ -5,8 +5,8 @@ use millpond_core::command::*;
 use millpond_core::dedup_hash;
 use millpond_types::{
     Coalesce, DedupWindow, Dispatch, Filter, GroupKind, GroupName, MessageId, Millis, NamespaceName, OnExpiry,
-    Overflow, Overrides, Pattern, Policy, Priority, ProducerId, Quotas, Rate, Receipt, Retention, Retry, Rule, Rules,
-    SessionId, Start, TopicName, WallTime, block,
+    Overflow, Overrides, Pattern, PausedTopics, Policy, Priority, ProducerId, Quotas, Rate, Receipt, Retention, Retry,
+    Rule, Rules, SessionId, Start, TopicName, WallTime, block,
 };
 
 use super::{GROUPS, Op, TOPICS};
@@ -134,12 +134,14 @@ impl Op {
                 Command::Reschedule { topic, which: Which::Id(id), delay }
             }
             Op::Pause { name, stop } => {
-                let (text, prefix) = match TOPICS.get(*name) {
-                    Some(topic) => (*topic, false),
-                    None => (["a", "b/"][*name - TOPICS.len()], true),
+                let topics = match TOPICS.get(*name) {
+                    Some(topic) => PausedTopics::from(&self::name(topic)),
+                    None => match ["a", "b/"].get(*name - TOPICS.len()) {
+                        Some(prefix) => PausedTopics::prefix(&self::name(prefix)),
+                        None => PausedTopics::all(),
+                    },
                 };
-                let topic = TopicRef { namespace, name: self::name(text) };
-                if *stop { Command::Pause { topic, prefix } } else { Command::Resume { topic, prefix } }
+                if *stop { Command::Pause { namespace, topics } } else { Command::Resume { namespace, topics } }
             }
             Op::Forget { topic: at, dedup } => {
                 Command::Forget { topic: topic(*at), dedup_hash: hash(TOPICS[*at], *dedup) }

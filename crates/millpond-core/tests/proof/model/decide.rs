@@ -105,12 +105,12 @@ impl Model {
                     one("ok")
                 }
             },
-            Command::Pause { topic, prefix } => {
-                self.paused.insert((topic.name.clone(), *prefix));
+            Command::Pause { topics, .. } => {
+                self.paused.insert(topics.clone());
                 one("ok")
             }
-            Command::Resume { topic, prefix } => {
-                self.paused.remove(&(topic.name.clone(), *prefix));
+            Command::Resume { topics, .. } => {
+                self.paused.remove(topics);
                 one("ok")
             }
             Command::Forget { dedup_hash, .. } => {

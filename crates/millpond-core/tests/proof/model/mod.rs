@@ -19,7 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::fact::GroupNumber;
 use millpond_types::{
-    Filter, LeaseNumber, MessageId, OnExpiry, Pattern, Policy, Priority, Rules, Sequence, TopicName, TopicNumber,
+    Filter, LeaseNumber, MessageId, OnExpiry, Pattern, PausedTopics, Policy, Priority, Rules, Sequence, TopicName,
+    TopicNumber,
 };
 
 pub struct Model {
@@ -32,7 +33,7 @@ pub struct Model {
     pub topics: BTreeMap<Place, Topic>,
     pub dead: BTreeMap<(Place, MessageId), Dead>,
     dedup: BTreeMap<u128, (MessageId, u64)>,
-    pub paused: BTreeSet<(TopicName, bool)>,
+    pub paused: BTreeSet<PausedTopics>,
     pub sessions: BTreeMap<u64, Session>,
     consumers: Vec<Consumer>,
     next_group: GroupNumber,
@@ -268,9 +269,9 @@ impl Model {
     }
 
     pub fn is_paused(&self, name: &TopicName) -> bool {
-        self.paused.iter().any(|(paused, prefix)| match prefix {
+        self.paused.iter().any(|paused| match paused.is_prefix() {
             true => name.as_bytes().starts_with(paused.as_bytes()),
-            false => name == paused,
+            false => name.as_bytes() == paused.as_bytes(),
         })
     }
 

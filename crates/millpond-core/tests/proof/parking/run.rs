@@ -10,8 +10,8 @@ use millpond_core::store::Want;
 use millpond_core::{Core, Decision, Now, invariants};
 use millpond_types::block::Sizes;
 use millpond_types::{
-    Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, Priority, PublishOutcome, Receipt, RunTime,
-    Sequence, SessionId, TopBy, WallTime,
+    Filter, GroupName, LeaseNumber, MessageId, Millis, NamespaceName, PausedTopics, Priority, PublishOutcome, Receipt,
+    RunTime, Sequence, SessionId, TopBy, WallTime,
 };
 
 use super::{Change, PREFIXES, Round};
@@ -117,9 +117,11 @@ impl Run {
         }
         self.settle();
         if let Some((at, stop)) = round.pause {
-            let topic = TopicRef { namespace: NamespaceName::default(), name: name(TOPICS[at]) };
-            let prefix = false;
-            self.submit(vec![if stop { Command::Pause { topic, prefix } } else { Command::Resume { topic, prefix } }]);
+            let (namespace, topics) = (NamespaceName::default(), PausedTopics::from(&name(TOPICS[at])));
+            self.submit(vec![match stop {
+                true => Command::Pause { namespace, topics },
+                false => Command::Resume { namespace, topics },
+            }]);
         }
         let receive = Command::Receive(Receive {
             namespace: NamespaceName::default(),

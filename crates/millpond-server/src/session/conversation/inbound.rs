@@ -99,10 +99,8 @@ impl Conversation {
                 let which = convert::which(which, &topic, key);
                 manage(Command::Reschedule { topic, which, delay })
             }
-            frame::Request::Pause { topic, prefix } => manage(Command::Pause { topic: convert::topic(topic), prefix }),
-            frame::Request::Resume { topic, prefix } => {
-                manage(Command::Resume { topic: convert::topic(topic), prefix })
-            }
+            frame::Request::Pause { namespace, topics } => manage(Command::Pause { namespace, topics }),
+            frame::Request::Resume { namespace, topics } => manage(Command::Resume { namespace, topics }),
             frame::Request::Forget { topic, dedup_id } => {
                 let topic = convert::topic(topic);
                 let dedup_hash = millpond_core::dedup_hash(key, &topic.namespace, &topic.name, &dedup_id);

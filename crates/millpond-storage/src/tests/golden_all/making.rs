@@ -10,9 +10,9 @@ use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_core::page::{DeadPage, Page};
 use millpond_types::{
     Binding, Coalesce, Condition, DedupWindow, ExchangeKind, ExchangeName, Filter, GroupKind, GroupName, MessageId,
-    Millis, NamespaceName, OfficeTerms, OnExpiry, OutcomeRun, Overrides, Pattern, Policy, Priority, ProducerId,
-    PublishOutcome, Quotas, Rate, Retention, Retry, RoutingKey, Rule, Rules, Sequence, SessionId, Start, TopicName,
-    Unroutable,
+    Millis, NamespaceName, OfficeTerms, OnExpiry, OutcomeRun, Overrides, Pattern, PausedTopics, Policy, Priority,
+    ProducerId, PublishOutcome, Quotas, Rate, Retention, Retry, RoutingKey, Rule, Rules, Sequence, SessionId, Start,
+    TopicName, Unroutable,
 };
 
 use crate::Opened;
@@ -130,7 +130,9 @@ pub fn work(opened: &mut Opened, when: &str) {
         let publish = Publish { namespace: namespace.clone(), producer: Some(batch), level: Level::Durable, runs };
         turn(opened, Command::Publish(publish));
     }
-    ok(opened, Command::Pause { topic: reference(&name("paused")), prefix: when == "new" });
+    let paused = topic(&name("paused"));
+    let topics = if when == "new" { PausedTopics::prefix(&paused) } else { PausedTopics::from(&paused) };
+    ok(opened, Command::Pause { namespace: NamespaceName::default(), topics });
     publish(opened, run(&name("paused"), &["held"]));
 }
 
