@@ -233,6 +233,7 @@ impl Request {
             | Command::Credit { session, .. }
             | Command::Detach { session, .. }
             | Command::Resign { session, .. }
+            | Command::Heartbeat { session, .. }
             | Command::SessionEnd(session) => Some(*session),
             _ => None,
         }

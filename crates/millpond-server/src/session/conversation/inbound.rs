@@ -292,13 +292,14 @@ impl Conversation {
         self.begun += 1;
         let nth = self.begun;
         let command = Command::SessionBegin(command::SessionBegin { session: id, resume, held });
+        let begins_late = self.outbox.is_burying();
         if self.ask(correlation, Kind::SessionBegin { nth }, command) {
             self.begins.push_back(Begin { nth, id, resume, is_named: session != SessionId(0) });
             if let Some(other) = self.shared.registry.take_session(id, self.number, &self.outbox) {
                 self.shared.known.uses.leave(other);
             }
             let resume = Duration::from_millis(resume.0);
-            self.session = Some(Session { id, nth, begun: false, resume, heartbeat: now });
+            self.session = Some(Session { id, nth, begun: false, begins_late, resume, heartbeat: now });
         }
     }
 
@@ -396,9 +397,19 @@ impl Conversation {
         self.submit(UNANSWERED, command);
     }
 
+    /// Whether a command is decided behind what makes dead letters: a heartbeat only where its session begins there.
+    fn comes_behind_letters(&self, command: &Command) -> bool {
+        match command {
+            Command::Heartbeat { .. } => {
+                self.session.as_ref().is_some_and(|session| session.begins_late && !session.begun)
+            }
+            _ => Request::comes_behind_letters(command),
+        }
+    }
+
     fn submit(&mut self, index: u32, command: Command) {
         let lane = match Request::lane(&command) {
-            FINISHING if self.outbox.is_burying() && Request::comes_behind_letters(&command) => BURYING,
+            FINISHING if self.outbox.is_burying() && self.comes_behind_letters(&command) => BURYING,
             lane => lane,
         };
         debug_assert!(OF_CONNECTIONS.contains(&lane));

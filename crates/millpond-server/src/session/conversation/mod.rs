@@ -101,6 +101,8 @@ struct Session {
     nth: u32,
     /// Whether the client was told; deliveries before that are none of its business.
     begun: bool,
+    /// Whether its begin was asked for behind what makes dead letters, and waits with that.
+    begins_late: bool,
     /// It is lost without a heartbeat for so long.
     resume: Duration,
     heartbeat: Instant,

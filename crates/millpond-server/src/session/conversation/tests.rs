@@ -274,6 +274,25 @@ fn what_ends_leases_stays_behind_what_makes_dead_letters() {
     rig.end();
 }
 
+/// Another connection may have the session for as long as its begin here waits.
+#[test]
+fn a_heartbeat_stays_behind_the_begin_of_its_session() {
+    let mut rig = Rig::new();
+    let receipts = vec![(Receipt { topic: Default::default(), group: 0, lease: Default::default() }, 1)];
+    let verb = frame::FinishVerb::Reject { reason: "why".into() };
+    let begin = || Asked::SessionBegin { session: SessionId(7), resume: Millis(500), held: Vec::new() };
+    let heartbeat = || Asked::Heartbeat { except: Vec::new() };
+    let waiting = |rig: &Rig| [FINISHING, BURYING].map(|lane| rig.conversation.lanes[lane].len());
+    rig.accept(Asked::Finish(frame::Finish { verb, confirm: true, namespace: None, receipts })).unwrap();
+    rig.accept(begin()).unwrap();
+    rig.accept(heartbeat()).unwrap();
+    assert_eq!(waiting(&rig), [0, 3]);
+    rig.output(Out::Reply { index: 1, reply: Reply::SessionBegun { resumed: false } }).unwrap();
+    rig.accept(heartbeat()).unwrap();
+    assert_eq!(waiting(&rig), [1, 3], "what begun it keeps alive at once");
+    rig.end();
+}
+
 /// Who looks may have to wait for the disk. What finishes does not, and of what adds nothing overtakes it.
 #[test]
 fn what_finishes_passes_who_looks_and_publishes_stay_behind() {
