@@ -311,6 +311,7 @@ impl World {
 
     fn judge_recovery(&mut self, report: &Recovery, loss: Loss, (end, survives): (u64, u64)) -> Result<(), Violation> {
         let Recovery { fresh, orderly, checkpoint, batches, facts, torn, start, .. } = report;
+        let torn = torn.as_ref().map_or(0, |torn| torn.bytes);
         self.tape.note(format_args!(
             "start {start}: fresh {fresh}, orderly {orderly}, checkpoint {checkpoint}, end {end}, \
              {batches} batches, {facts} facts, torn {torn}"
@@ -323,7 +324,7 @@ impl World {
         }
         self.sights.saw_many("restarts", u64::from(!fresh));
         self.sights.saw_many("checkpoints written", u64::from(*checkpoint > 0));
-        self.sights.saw_many("torn batches", u64::from(*torn > 0));
+        self.sights.saw_many("torn batches", u64::from(torn > 0));
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use millpond_core::fact::Fact;
 
 use crate::damaged::NOTE;
 use crate::format::FORMAT_VERSION;
+use crate::recover::Torn;
 
 /// Something that an inspection tells of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,11 +94,8 @@ pub enum Finding {
         /// Starts of a broker so far.
         starts: u32,
     },
-    /// Bytes behind the end that were never confirmed; the next start drops them.
-    TornTail {
-        /// How many.
-        bytes: u64,
-    },
+    /// What stands behind the end and was never confirmed; the next start drops it.
+    TornTail(Torn),
     /// What is still needed of a segment.
     Live {
         /// Its name.
@@ -170,9 +168,10 @@ impl fmt::Display for Finding {
                 let state = if *is_orderly { "stopped in good order" } else { "not stopped in good order" };
                 write!(f, "journal     ends at position {end}, {state}, {starts} starts so far")
             }
-            Finding::TornTail { bytes } => {
-                write!(f, "torn tail   {bytes} bytes behind the end, never confirmed; the next start drops them")
-            }
+            Finding::TornTail(Torn { file, offset, bytes }) => write!(
+                f,
+                "torn tail   {file} from offset {offset} on: {bytes} bytes behind the end, never confirmed; the next start drops them"
+            ),
             Finding::Live { name, bytes } => write!(f, "live        {bytes} bytes in {name}"),
             Finding::AllLive { bytes, runs } => {
                 write!(f, "live        {bytes} bytes in {runs} runs of messages in all")

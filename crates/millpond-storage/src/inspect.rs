@@ -118,8 +118,8 @@ impl Report<'_> {
             Ok(recovered) => {
                 let (end, starts) = (recovered.report.end, recovered.report.start - 1);
                 self.out.found(Finding::Journal { end, is_orderly: recovered.report.orderly, starts })?;
-                if recovered.report.torn > 0 {
-                    self.out.found(Finding::TornTail { bytes: recovered.report.torn })?;
+                if let Some(torn) = recovered.report.torn {
+                    self.out.found(Finding::TornTail(torn))?;
                 }
                 recovered.state.map_or(Ok(()), |core| self.messages(&core, &live, segments))
             }

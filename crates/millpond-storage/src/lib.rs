@@ -41,7 +41,7 @@ pub use mover::{Mover, Moves, SLACK, Space};
 pub use open::{
     BATCH_BYTES, CHECKPOINT_AFTER, Identity, OpenError, OpenOptions, Opened, SEGMENT_BYTES, TAIL_BYTES, open,
 };
-pub use recover::{Cut, Recovery, Replica};
+pub use recover::{Cut, Recovery, Replica, Torn};
 pub use salvage::{SalvageError, salvage, salvage_disk};
 pub use scrub::{Damage, Scrubbed};
 

@@ -49,8 +49,8 @@ pub struct Recovery {
     pub batches: u64,
     /// Facts replayed.
     pub facts: u64,
-    /// Bytes of a torn batch that were given up, at least; nothing of it had been confirmed.
-    pub torn: u64,
+    /// The torn batch that the journal ended in; nothing of it had been confirmed.
+    pub torn: Option<Torn>,
     /// What was cut off from [`Recovery::end`] on, by a person's order.
     pub cut: Option<Cut>,
     /// What was damaged in the tree, which was set aside and is made anew.
@@ -61,6 +61,17 @@ pub struct Recovery {
     pub now: Now,
     /// How long it took.
     pub took: Duration,
+}
+
+/// A batch that is not whole, which was given up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Torn {
+    /// The file that it is in.
+    pub file: String,
+    /// Where in it it begins.
+    pub offset: u64,
+    /// Bytes of it, at least.
+    pub bytes: u64,
 }
 
 /// What a person has decided to lose.
@@ -280,7 +291,8 @@ impl<R: Replica> Replay<'_, R> {
                     return Err(OpenError::Version { place, version: version.into() });
                 }
                 Found::Torn(bytes) => {
-                    self.report.torn = bytes;
+                    let (file, offset) = (disk.place(&segment.name), segment.offset(scan.position));
+                    self.report.torn = Some(Torn { file, offset, bytes });
                     break "holds a batch that does not match its checksum";
                 }
                 Found::Nothing => break "does not hold a batch",
@@ -290,7 +302,7 @@ impl<R: Replica> Replay<'_, R> {
         let end = scan.position;
         self.report.end = end;
         if next.is_some_and(|next| next.base == end) {
-            self.report.torn = 0;
+            self.report.torn = None;
             self.live.ended(segment.base, end);
             return Ok(());
         }

@@ -36,6 +36,9 @@ const AHEAD_SHARE: usize = 4;
 /// after another.
 const STRETCHES_MIN: usize = 1024;
 const _: () = assert!(STRETCHES_MIN * (FORGET_SHARE - 1) / FORGET_SHARE > PREFIXES_MAX * PRIORITIES);
+/// Reads for consumers of names or prefixes that are on their way at a time, of all of them. Whoever attaches and goes again and
+/// again asks for other ones each time; those that wait are read one after the other within some ten milliseconds.
+pub(crate) const NAMED_MAX: usize = 256;
 /// About what a topic with a message or two takes of that room. Those that hold more are found to when they come.
 const TOPIC_BYTES: usize = 512;
 
@@ -98,6 +101,8 @@ pub(crate) struct Reach {
     known_room: usize,
     uses: Uses,
     wanted: Vec<Want>,
+    /// Where what was asked for consumers of names or prefixes and not answered begins, whether its shelf is still there or not.
+    named: BTreeSet<KeyBytes>,
     /// Bytes that topics which are read ahead may take, of all stretches of a shelf together.
     room: usize,
     /// What one takes, by those that came last.
@@ -114,6 +119,7 @@ impl Default for Reach {
             known_room: usize::MAX,
             uses: Uses::default(),
             wanted: Vec::new(),
+            named: BTreeSet::new(),
             room: usize::MAX,
             topic_bytes: TOPIC_BYTES,
             is_held_back: false,
@@ -183,6 +189,21 @@ impl Reach {
     pub(crate) fn ask(&mut self, group: GroupNumber, priority: Priority, span: Span, places: usize) {
         if let Some(range) = self.range(group, priority, span, limit(self.ahead() / places as u32)) {
             self.wanted.push(Want::Range(range));
+        }
+    }
+
+    /// Whether more may be asked for consumers of names or prefixes.
+    pub(crate) fn has_room_for_named(&self) -> bool {
+        self.named.len() < NAMED_MAX
+    }
+
+    /// What was wanted last, but for so many, is for such consumers.
+    pub(crate) fn note_named(&mut self, but: usize) {
+        for want in &self.wanted[but..] {
+            let (Want::Range(range) | Want::Spread(Spread { range, .. })) = want else {
+                unreachable!("dispatch asks for ranges")
+            };
+            self.named.insert(range.from.clone());
         }
     }
 
@@ -268,6 +289,7 @@ impl Reach {
 
     /// What was asked for has been read.
     pub(crate) fn answered(&mut self, range: &Range) {
+        self.named.remove(&range.from);
         let (group, priority, from) = parse_bound(&range.from);
         if let Some(shelf) = self.shelves.get_mut(&(group, priority)) {
             shelf.asked.remove(from);

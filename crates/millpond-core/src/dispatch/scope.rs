@@ -145,6 +145,11 @@ impl Scope {
         Ok(None)
     }
 
+    /// Whether it is of some names or prefixes, and not of all topics.
+    pub(super) fn is_named(&self) -> bool {
+        !matches!(self.domain, Domain::All)
+    }
+
     /// In how many places dispatch goes on at a priority.
     pub(crate) fn places(&self, priority: Priority) -> usize {
         match &self.fair {

@@ -43,6 +43,8 @@ pub(crate) struct Scopes {
     pub(super) remembered: Remembered,
     /// The scope that is served first in the next turn, so that none always has the first pick.
     first: ScopeSlot,
+    /// The first in this turn for which there was no room to ask for what it needs: it comes before that.
+    put_off: Option<ScopeSlot>,
 }
 
 /// The scopes of a group.
@@ -168,7 +170,8 @@ impl Scopes {
     /// Takes the scopes that something has happened to, in the order of this turn.
     pub(crate) fn take_stirred(&mut self) -> Vec<ScopeSlot> {
         let mut stirred: Vec<ScopeSlot> = core::mem::take(&mut self.stirred).into_iter().collect();
-        let at = stirred.partition_point(|slot| *slot < self.first);
+        let first = self.put_off.take().unwrap_or(self.first);
+        let at = stirred.partition_point(|slot| *slot < first);
         stirred.rotate_left(at);
         stirred
     }
@@ -177,6 +180,11 @@ impl Scopes {
     /// what they are looked at for may be topics that leave memory and come back.
     pub(crate) fn had_first_pick(&mut self, slot: ScopeSlot) {
         self.first = slot + 1;
+    }
+
+    /// There is no room to ask for what a scope needs: in the next turn it is the first, unless another one was put off before it.
+    pub(crate) fn put_off(&mut self, slot: ScopeSlot) {
+        self.put_off.get_or_insert(slot);
     }
 
     /// Lets a scope be looked at again in the next turn.

@@ -11,7 +11,7 @@ use millpond_types::{Code, LeaseNumber, Millis, Priority, Receipt, SessionId};
 
 use crate::Core;
 use crate::dispatch::consumer::{Consumer, Kind};
-use crate::dispatch::reach::Pace;
+use crate::dispatch::reach::{Pace, Reach};
 use crate::dispatch::scope::{ScopeSlot, Turn};
 use crate::dispatch::sweep::SLICE;
 use crate::dispatch::{ConsumerSlot, Dispatcher};
@@ -217,25 +217,42 @@ impl Core {
     fn next_turn(&mut self, scope: ScopeSlot) -> Result<Option<Turn>, Held> {
         let Dispatcher { scopes, reach, .. } = &mut self.dispatcher;
         let next = scopes.next_turn(scope, &self.state, reach);
-        let scope = &scopes.slots[scope as usize];
+        let of = &scopes.slots[scope as usize];
+        let (group, is_named) = (of.group, of.is_named());
+        let may_ask = |reach: &Reach| !is_named || reach.has_room_for_named();
         match next {
             Ok(Some(mut turn)) => {
-                let (group, priority, places) = (scope.group, turn.priority, scope.places(turn.priority));
+                let (priority, places) = (turn.priority, of.places(turn.priority));
                 let spans = match reach.pace(places) {
+                    _ if !may_ask(reach) => Vec::new(),
                     Pace::Served => turn.ahead.take().into_iter().collect(),
-                    Pace::After(turns) => scope.unknown_after(turns, priority, &self.state, reach),
+                    Pace::After(turns) => of.unknown_after(turns, priority, &self.state, reach),
                     Pace::None => Vec::new(),
                 };
-                spans.into_iter().for_each(|span| reach.ask(group, priority, span, places));
+                for span in spans {
+                    let before = reach.wanted().len();
+                    reach.ask(group, priority, span, places);
+                    if is_named {
+                        reach.note_named(before);
+                    }
+                }
                 Ok(Some(turn))
             }
             Ok(None) => Ok(None),
             Err((priority, unknown)) => {
-                let (group, places) = (scope.group, scope.places(priority));
+                let places = of.places(priority);
                 for span in unknown.spans {
+                    if !may_ask(reach) {
+                        scopes.put_off(scope);
+                        break;
+                    }
+                    let before = reach.wanted().len();
                     match unknown.is_tenant {
                         true => reach.ask_tenants(group, priority, span, places),
                         false => reach.ask(group, priority, span, places),
+                    }
+                    if is_named {
+                        reach.note_named(before);
                     }
                 }
                 Err(Held::Up)

@@ -3,9 +3,11 @@
 use bytes::Bytes;
 use millpond_core::Now;
 use millpond_core::command::*;
+use millpond_core::store::Want;
 use millpond_types::limits::PUBLISH_RUNS_MAX;
 use millpond_types::{GroupKind, GroupName, Millis, NamespaceName, Start, TopicName};
 
+use crate::ask::asked;
 use crate::bare::Bare;
 use crate::history::{Known, publish_run, receive};
 
@@ -233,6 +235,48 @@ fn rest_and_count(bare: &mut Bare) -> (Vec<ReceiptRun>, usize) {
         reads += wanted.len();
         bare.load(wanted);
     }
+}
+
+/// Consumers that came and went, each for other names, left behind what had been asked for them: with 64 MiB, five gigabytes in forty
+/// seconds. Prefixes did so as well.
+#[test]
+fn what_is_read_for_those_who_come_and_go_has_a_bound() {
+    for mark in ["", "*"] {
+        let mut bare: Bare = Bare::new();
+        fill(&mut bare, 10, |at| format!("cold/{at}"));
+        bare.core.set_room(0);
+        while bare.core.make_room() {}
+        assert_eq!(bare.core.cold_count(), 10, "all are in the store alone");
+        let mut wants = Vec::new();
+        for round in 0..400 {
+            come_and_go(&mut bare, (1, round), mark, &mut wants);
+        }
+        assert!((200..300).contains(&wants.len()), "{} reads are on their way", wants.len());
+        // Whoever stays has its turn, while others go on coming and would take all that becomes free.
+        bare.submit(asked("receive cold/3 cold/8 wait=1000s max=1"));
+        let mut given = 0;
+        for round in 400..600 {
+            given += come_and_go(&mut bare, (8, round), mark, &mut wants);
+            let some = wants.drain(..wants.len().min(4)).collect();
+            bare.load(some);
+        }
+        assert_eq!(given, 1, "messages were given, and {} reads are on their way", wants.len());
+    }
+}
+
+/// So many clients attach, each for names or prefixes that nobody has asked for before, and end in the next turn. What both turns
+/// give, and want.
+fn come_and_go(bare: &mut Bare, (clients, round): (u32, u32), mark: &str, wants: &mut Vec<Want>) -> usize {
+    for client in 0..clients {
+        let names: Vec<String> = (0..10).map(|at| format!("none/{client}/{round}/{at}{mark}")).collect();
+        bare.submit(asked(&format!("begin s{client}")));
+        bare.submit(asked(&format!("attach s{client}.1 {} max=1", names.join(" "))));
+    }
+    let given = bare.turn().len();
+    (0..clients).for_each(|client| bare.submit(asked(&format!("end s{client}"))));
+    let given = given + bare.turn().len();
+    wants.extend(bare.wanted());
+    given
 }
 
 /// A turn with one command; the leases that it gives.

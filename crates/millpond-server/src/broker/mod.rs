@@ -151,10 +151,17 @@ impl Broker {
             orderly = report.orderly,
             batches = report.batches,
             facts = report.facts,
-            torn = report.torn,
             milliseconds = report.took.as_millis() as u64,
             "the data directory is open"
         );
+        if let Some(torn) = &report.torn {
+            tracing::warn!(
+                file = torn.file,
+                offset = torn.offset,
+                bytes = torn.bytes,
+                "the journal ended in a batch that is not whole, which was given up: after a crash or a power cut that is in order,                  for nothing of it had been confirmed; if there was none, look at the disk"
+            );
+        }
         if let Some(cut) = &report.cut {
             tracing::warn!(
                 position = report.end,

@@ -2,8 +2,8 @@
 //! writer's own queue, in the lane that is taken from first.
 //!
 //! Invariant: at most [`IN_FLIGHT`] batches are on their way, each with a place reserved for its return. What is wanted
-//! beyond that waits here; it has a bound, for publishes are not taken while the core has many commands parked. Where all
-//! that is named is in memory, nothing here costs anything.
+//! beyond that waits here; it has a bound, for publishes are not taken while the core has many commands parked, and dispatch
+//! asks for so much at a time. Where all that is named is in memory, nothing here costs anything.
 
 use std::collections::VecDeque;
 use std::io;

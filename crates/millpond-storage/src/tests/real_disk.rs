@@ -95,7 +95,7 @@ fn an_orderly_stop_is_known_and_marks_are_not_repeated() {
     drop(opened);
     let report = open_at(directory.path()).unwrap().report;
     assert!(report.orderly);
-    assert_eq!((report.end, report.torn, report.now), (end, 0, now));
+    assert_eq!((report.end, report.torn, report.now), (end, None, now));
     assert!(!open_at(directory.path()).unwrap().report.orderly, "the start before was not stopped");
 }
 

@@ -201,7 +201,7 @@ impl Whole {
             let is_trace = rest
                 .get(..BATCH_HEADER)
                 .is_some_and(|header| header.starts_with(b"MPB1") || header[16..24] == end.to_le_bytes());
-            assert!(opened.report.torn > 0 || !is_trace, "{what}: gives up what is behind {end} without a word");
+            assert!(opened.report.torn.is_some() || !is_trace, "{what}: gives up what is behind {end} without a word");
             tally.torn += 1;
         }
         let mut damaged = 0;

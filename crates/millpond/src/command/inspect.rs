@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use millpond_storage::{Finding, Findings, Verdict};
+use millpond_storage::{Finding, Findings, Torn, Verdict};
 use serde_json::{Value, json};
 
 use crate::cli::{Globals, Output};
@@ -107,7 +107,9 @@ fn object(finding: &Finding) -> Value {
         Finding::Journal { end, is_orderly, starts } => {
             json!({ "about": "journal", "position": end, "orderly": is_orderly, "starts": starts })
         }
-        Finding::TornTail { bytes } => json!({ "about": "torn tail", "bytes": bytes }),
+        Finding::TornTail(Torn { file, offset, bytes }) => {
+            json!({ "about": "torn tail", "file": file, "offset": offset, "bytes": bytes })
+        }
         Finding::Live { name, bytes } => json!({ "about": "live", "segment": name, "bytes": bytes }),
         Finding::AllLive { bytes, runs } => json!({ "about": "all live", "bytes": bytes, "runs": runs }),
         Finding::Damaged { what } => json!({ "about": "damaged", "what": what }),

@@ -1,18 +1,23 @@
 //! The log: whoever reads it slowly, or not at all, holds up nobody, and no client fills it.
 
+use std::fs;
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use millpond_protocol::{Request, VERSION, encode_request};
 use rustix::process::Signal;
+use tempfile::TempDir;
 
 use crate::broker::{Broker, fresh_directory, millpond};
 
 /// A broker, and the end of its log that somebody may read.
 fn logging(level: &str) -> (Broker, PipeReader) {
+    logging_in(fresh_directory(), level)
+}
+
+fn logging_in(directory: TempDir, level: &str) -> (Broker, PipeReader) {
     let (reader, writer) = io::pipe().unwrap();
-    let directory = fresh_directory();
     let mut command = millpond();
     command.args(["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log", level, "--data"]);
     command.arg(directory.path()).stderr(writer);
@@ -32,6 +37,24 @@ fn long_hello() -> Vec<u8> {
     let mut hello = Vec::new();
     encode_request(&Request::Hello { version: VERSION, client: "x".repeat(4000) }, 1, &mut hello);
     hello
+}
+
+/// Nothing vouches for the last batch, whichever that is when the broker is killed.
+#[test]
+fn a_start_warns_of_a_torn_batch_that_it_gave_up() {
+    let broker = Broker::start();
+    broker.ok(&["publish", "default/a", "x"]);
+    let directory = broker.kill();
+    let name = "0000000000000000.journal";
+    let mut journal = fs::read(directory.path().join(name)).unwrap();
+    *journal.iter_mut().rfind(|byte| **byte != 0).unwrap() ^= 1;
+    fs::write(directory.path().join(name), journal).unwrap();
+    let told = millpond().arg("inspect").arg(directory.path()).output().unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(told.lines().any(|line| line.starts_with("torn tail") && line.contains(name)), "{told}");
+    let (_broker, reader) = logging_in(directory, "warn");
+    let line = BufReader::new(reader).lines().next().unwrap().unwrap();
+    assert!(line.contains("WARN") && line.contains("was given up") && line.contains(name), "{line}");
 }
 
 fn dropped(broker: &Broker) -> u64 {
