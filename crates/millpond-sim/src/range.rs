@@ -7,10 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::sights::Sights;
+use crate::verdict::{Checker, Violation};
 use crate::{Life, Options, live};
 
 /// Lives after which a long range says that it goes on.
 const SIGN_OF_LIFE: u64 = 1000;
+/// One life in so many of a range may see too little: a seed that draws one client on a network that is cut all the time does, and
+/// breaks no promise. Of some thousands it is one.
+const OF_NO_USE: u64 = 100;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +34,8 @@ pub struct Range {
 pub struct Led {
     /// Lives that kept every promise.
     pub lives: u64,
+    /// Those of them that saw too little to prove it.
+    pub of_no_use: u64,
     /// What was seen in all lives.
     pub sights: Sights,
     /// The hash of the first life.
@@ -69,22 +75,8 @@ impl Range {
             }
             let life = self.live(seed);
             let mut led = led.lock().unwrap_or_else(PoisonError::into_inner);
-            let broken = match life {
-                Ok(life) => {
-                    led.sights.add(&life.sights);
-                    led.first = led.first.or(life.hash);
-                    life.verdict.err().map(|violation| violation.to_string())
-                }
-                Err(what) => Some(what),
-            };
-            match broken {
-                None => led.lives += 1,
-                Some(what) => {
-                    if led.broken.as_ref().is_none_or(|(other, _)| seed < *other) {
-                        led.broken = Some((seed, what));
-                    }
-                    return;
-                }
+            if !led.goes_on(seed, life) {
+                return;
             }
             if led.lives.is_multiple_of(SIGN_OF_LIFE) && self.count > SIGN_OF_LIFE {
                 eprintln!("{} lives, no promise broken so far", led.lives);
@@ -104,6 +96,41 @@ impl Range {
             }
         }
         Ok(life)
+    }
+}
+
+impl Led {
+    /// Takes note of a life. Whether others may follow: it broke no promise.
+    pub(crate) fn goes_on(&mut self, seed: u64, life: Result<Life, String>) -> bool {
+        let broken = match life {
+            Ok(life) => {
+                self.sights.add(&life.sights);
+                self.first = self.first.or(life.hash);
+                life.verdict
+                    .err()
+                    .filter(|violation| !self.bears(seed, violation))
+                    .map(|violation| violation.to_string())
+            }
+            Err(what) => Some(what),
+        };
+        let Some(what) = broken else {
+            self.lives += 1;
+            return true;
+        };
+        if self.broken.as_ref().is_none_or(|(other, _)| seed < *other) {
+            self.broken = Some((seed, what));
+        }
+        false
+    }
+
+    /// Whether a life was of no use, and few were.
+    fn bears(&mut self, seed: u64, violation: &Violation) -> bool {
+        let bears = violation.checker == Checker::Sights && self.of_no_use < self.lives / OF_NO_USE;
+        if bears {
+            self.of_no_use += 1;
+            eprintln!("seed {seed} was of no use: {violation}");
+        }
+        bears
     }
 }
 

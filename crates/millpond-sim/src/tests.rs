@@ -1,6 +1,8 @@
 //! Lives with and without a canary.
 
-use crate::{CANARIES, Canary, Checker, LOOKED_AT, Options, Range, Sights, live};
+use crate::range::Led;
+use crate::verdict::Violation;
+use crate::{CANARIES, Canary, Checker, LOOKED_AT, Life, Options, Range, Sights, live};
 
 /// Lives in which a canary has to be caught: each of them meets several crashes. The rarest faults, which show where just the crash
 /// comes that takes back what was told, do so in one of some hundred.
@@ -94,6 +96,21 @@ fn every_checker_has_a_canary_and_counts_what_it_looks_at() {
         let looks = LOOKED_AT.iter().any(|(of, what)| of == checker && !what.is_empty());
         assert!(looks, "nobody knows whether {checker} looks");
     }
+}
+
+/// With one life in some thousands that saw too little, no night of lives came to its end.
+#[test]
+fn a_long_range_bears_few_lives_that_saw_too_little() {
+    let life = |verdict| Ok(Life { verdict, hash: None, sights: Sights::default() });
+    let mut led = Led::default();
+    assert!(!led.goes_on(0, life(Sights::default().check_life())), "of few lives each has to prove something");
+    let mut led = Led::default();
+    assert!((0..250).all(|seed| led.goes_on(seed, life(Ok(())))));
+    assert!((250..252).all(|seed| led.goes_on(seed, life(Sights::default().check_life()))));
+    assert!(!led.goes_on(252, life(Sights::default().check_life())), "these are too many");
+    assert_eq!((led.lives, led.of_no_use, led.broken.map(|(seed, _)| seed)), (252, 2, Some(252)));
+    let mut led = Led { lives: 1000, ..Led::default() };
+    assert!(!led.goes_on(0, life(Err(Violation::lost("a promise".into())))));
 }
 
 #[test]

@@ -43,8 +43,8 @@ pub struct LevelBounds {
     pub piece: u16,
     /// Of the messages that rest, at most; where there are more, those whose time is farthest go to the store.
     pub resting: u16,
-    /// Out of line and not leased: while there is so much, what is due in pieces waits. A run takes about 500 bytes, and whoever
-    /// works on them needs a while.
+    /// Out of line and not leased, of all levels of a topic together: while there is so much, what is due in pieces waits. A run takes
+    /// about 500 bytes, and whoever works on them needs a while.
     pub out_of_line: u16,
 }
 
@@ -84,6 +84,13 @@ impl LevelBounds {
     /// Messages that rest come back together because of one of them, so their pieces are shorter.
     pub(crate) fn resting_piece(self) -> usize {
         usize::from(self.resting / 4).max(1)
+    }
+
+    /// How much may be out of line and not leased of each of so many levels: a part of what all may, but as much as rests in memory
+    /// and two times as much beside that, with which what is due goes on.
+    pub(crate) fn out_of_line_of(self, levels: usize) -> usize {
+        let all = usize::from(self.out_of_line);
+        (all / levels).max(3 * usize::from(self.resting)).min(all)
     }
 
     /// How many units of a line may stay: its ends, and a piece that is not full yet.

@@ -12,7 +12,7 @@
 //! reach of a piece stays in memory until the piece is back, and they are cut anew.
 //!
 //! A piece comes back when the first time of any of its messages has come. Which messages are in pieces changes no fact,
-//! but for one thing: while very many messages of a level are in memory out of line, what is due of those in pieces waits. In
+//! but for one thing: while very many messages of a topic are in memory out of line, what is due of those in pieces waits. In
 //! strict order none is given that stands behind it.
 
 mod leaving;
@@ -188,8 +188,9 @@ impl State {
         first: Sequence,
     ) -> Result<usize, Want> {
         let (now, bounds, is_held) = (self.now.wall, self.topics[slot].bounds, self.is_held_by_retry(slot));
+        let most = bounds.out_of_line_of(self.topics[slot].levels.len());
         let level = self.topics[slot].level_mut(priority).expect("a piece has a level");
-        let is_full = level.out_of_line(bounds) >= usize::from(bounds.out_of_line);
+        let is_full = level.out_of_line(bounds) >= most;
         let resting = level.resting.as_mut().expect("a timer goes with its piece");
         let piece = resting.pieces.get_mut(&first).expect("a timer goes with its piece");
         let StoredResting { expires, retrying, .. } = piece.stored;
@@ -281,7 +282,8 @@ impl State {
         let is_held = self.is_held_by_retry(slot);
         let topic = &self.topics[slot];
         let (level, bounds) = (&topic.levels[index], topic.bounds);
-        let free = (usize::from(bounds.out_of_line) / 2).saturating_sub(level.out_of_line(bounds));
+        let most = bounds.out_of_line_of(topic.levels.len());
+        let free = (most / 2).saturating_sub(level.out_of_line(bounds));
         let (priority, count) = (level.priority, free.div_ceil(bounds.resting_piece()));
         let Some(resting) = level.resting.as_ref().filter(|resting| !resting.overdue.is_empty()) else { return };
         let overdue = resting.overdue.iter().map(|first| resting.pieces[first]);
