@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use by_hand::{Clock, publish, run};
-use millpond_core::command::{Command, Forward, Look, LookWhich, Route, Routed, Ticket, TopicRef};
+use millpond_core::command::{Command, DedupMark, Forward, Look, LookWhich, Route, Routed, Ticket, TopicRef};
 use millpond_core::output::{Output, Reply};
 use millpond_core::{Core, Now};
 use millpond_server::manual::{Host, ManualBroker, Rooms};
@@ -139,6 +139,22 @@ fn in_haste_what_is_short_is_decided_a_turn_before_what_is_long() {
     rig.publish(5, "long5", LONG);
     assert_eq!(rig.turn(), ["short4"]);
     assert_eq!(rig.turn(), ["long5"]);
+}
+
+/// A publish of nine thousand ids to one topic kept everybody waiting that was decided in its turn.
+#[test]
+fn in_haste_very_many_dedup_ids_are_long_though_they_are_of_one_topic() {
+    let mut rig = Rig::new(true);
+    let ids = |count: u32| {
+        let mut run = run("0", b"body", count);
+        run.dedup = (0..count).map(|index| DedupMark { index, hash: index.into() }).collect();
+        publish(vec![run])
+    };
+    rig.ask(1, "many1", ids(2 * LONG as u32));
+    rig.ask(2, "few2", ids(LONG as u32));
+    rig.publish(3, "short3", SHORT / 2);
+    assert_eq!(rig.turn(), ["few2", "short3"]);
+    assert_eq!(rig.turn(), ["many1"]);
 }
 
 #[test]

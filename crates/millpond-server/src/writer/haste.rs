@@ -20,6 +20,9 @@ use crate::update_queue::Open;
 /// take some tens of microseconds, a part of a sync.
 pub(super) const SHORT_RUNS: usize = 64;
 
+/// As long as a run takes so many dedup ids: each is looked up and remembered.
+const IDS_OF_A_RUN: usize = 2;
+
 /// How many times as long as a turn has taken that decides what is long, no other one does while somebody is in haste. Beside
 /// floods of publishes to a thousand topics others' p99 was twice as high with one less, and no better with one more.
 pub(super) const REST: u32 = 2;
@@ -106,11 +109,14 @@ impl<H: Host> Writer<H> {
     }
 }
 
-/// How many runs of messages a request adds.
+/// How many runs of messages a request adds, or what takes as long.
 fn runs(request: &Request) -> usize {
     let (Request::Command(_, command, _) | Request::Call(command)) = request else { return 0 };
     match command {
-        Command::Publish(publish) | Command::Forward(Forward { publish, .. }) => publish.runs.len(),
+        Command::Publish(publish) | Command::Forward(Forward { publish, .. }) => {
+            let ids: usize = publish.runs.iter().map(|run| run.dedup.len()).sum();
+            publish.runs.len() + ids / IDS_OF_A_RUN
+        }
         Command::Route(Route { copies, .. }) => copies.count,
         _ => 0,
     }
