@@ -16,7 +16,7 @@ use crate::page::{DuePage, Page, TopicPage};
 use crate::state::entries::Kept;
 use crate::state::topic::Topic;
 use crate::state::{Now, TopicSlot};
-use crate::store::{Answer, Clock, Found, Key, KeyBytes, Moment, Part, Range, Shelf, Want};
+use crate::store::{Answer, Clock, Found, Key, KeyBytes, Moment, Part, Range, Shelf, Spread, Want};
 
 /// Deadlines of topics in the store are looked for this far ahead while there is room: longer than any answer takes.
 pub(crate) const HORIZON: Millis = Millis::seconds(60);
@@ -104,6 +104,17 @@ impl Core {
         self.state.fetched.len()
     }
 
+    /// What dispatch counts as on its way for consumers of names or prefixes is so: what it counts in vain would hold them up for
+    /// ever.
+    pub(crate) fn check_named(&self) {
+        let begin = |want: &Want| match want {
+            Want::Range(range) | Want::Spread(Spread { range, .. }) => Some(range.from.clone()),
+            Want::Entry(_) => None,
+        };
+        let asked: BTreeSet<KeyBytes> = self.fetching.asked.keys().filter_map(begin).collect();
+        assert!(self.dispatcher.reach.named().all(|from| asked.contains(from)), "what was asked for is on its way");
+    }
+
     /// Asks for what dispatch or a command waits for.
     pub(crate) fn want(&mut self, want: Want) {
         // What is looked up for a command is nothing that could be ready.
@@ -128,6 +139,7 @@ impl Core {
 
     /// Lets the shell know what dispatch wants.
     pub(crate) fn pass_on_wants(&mut self) {
+        self.ask_for_named();
         for want in core::mem::take(self.dispatcher.wanted()) {
             self.want(want);
         }

@@ -432,6 +432,7 @@ fn buckets_have_their_timers(state: &State) {
 /// Nothing is ready while a consumer that could have it has credit, once a dispatch is over and every sweep done.
 fn ready_topics_are_offered(core: &Core) {
     // What is on its way to somebody comes: there is not so much to be passed over before it, where this is looked at.
+    core.check_named();
     assert!(core.dispatcher.turns_held < TURNS_HELD_MAX, "somebody is told for ever that something is on its way");
     if !core.state.sweeps.is_empty() || core.is_fetching() || !core.state.touched.is_empty() {
         return;

@@ -56,6 +56,7 @@ fn report(range: &Range, led: &Led) -> ExitCode {
         eprintln!("{} lives never saw: {}\nreplay: {}", led.lives, missing.join(", "), range.again());
         return ExitCode::FAILURE;
     }
+    led.poor.iter().for_each(|(seed, what)| println!("seed {seed} was of no use: {what}"));
     println!("{} lives, no promise broken", led.lives);
     ExitCode::SUCCESS
 }

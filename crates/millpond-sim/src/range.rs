@@ -3,11 +3,12 @@
 //! Seeds are taken in their order, and no more are taken once a life has gone wrong; those that were begun are led to their
 //! end. So the one that is told is the lowest of the range, on any number of threads.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::sights::Sights;
-use crate::verdict::{Checker, Violation};
+use crate::verdict::Checker;
 use crate::{Life, Options, live};
 
 /// Lives after which a long range says that it goes on.
@@ -34,8 +35,8 @@ pub struct Range {
 pub struct Led {
     /// Lives that kept every promise.
     pub lives: u64,
-    /// Those of them that saw too little to prove it.
-    pub of_no_use: u64,
+    /// Those of them that saw too little to prove it, and what.
+    pub poor: BTreeMap<u64, String>,
     /// What was seen in all lives.
     pub sights: Sights,
     /// The hash of the first life.
@@ -61,7 +62,9 @@ impl Range {
                 scope.spawn(|| self.lead_some(&next, &over, &led));
             }
         });
-        led.into_inner().unwrap_or_else(PoisonError::into_inner)
+        let mut led = led.into_inner().unwrap_or_else(PoisonError::into_inner);
+        led.judge();
+        led
     }
 
     fn lead_some(&self, next: &AtomicU64, over: &AtomicBool, led: &Mutex<Led>) {
@@ -106,10 +109,13 @@ impl Led {
             Ok(life) => {
                 self.sights.add(&life.sights);
                 self.first = self.first.or(life.hash);
-                life.verdict
-                    .err()
-                    .filter(|violation| !self.bears(seed, violation))
-                    .map(|violation| violation.to_string())
+                match life.verdict {
+                    Err(violation) if violation.checker == Checker::Sights => {
+                        self.poor.insert(seed, violation.to_string());
+                        None
+                    }
+                    verdict => verdict.err().map(|violation| violation.to_string()),
+                }
             }
             Err(what) => Some(what),
         };
@@ -123,14 +129,16 @@ impl Led {
         false
     }
 
-    /// Whether a life was of no use, and few were.
-    fn bears(&mut self, seed: u64, violation: &Violation) -> bool {
-        let bears = violation.checker == Checker::Sights && self.of_no_use < self.lives / OF_NO_USE;
-        if bears {
-            self.of_no_use += 1;
-            eprintln!("seed {seed} was of no use: {violation}");
+    /// The range is over: too many lives that saw too little are as bad as one that broke a promise.
+    pub(crate) fn judge(&mut self) {
+        let poor = self.poor.len() as u64;
+        if self.broken.is_none()
+            && poor > self.lives / OF_NO_USE
+            && let Some((seed, what)) = self.poor.first_key_value()
+        {
+            let more = if poor > 1 { format!(", and so did {} others", poor - 1) } else { String::new() };
+            self.broken = Some((*seed, format!("{what}{more}")));
         }
-        bears
     }
 }
 

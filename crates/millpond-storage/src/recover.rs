@@ -49,7 +49,7 @@ pub struct Recovery {
     pub batches: u64,
     /// Facts replayed.
     pub facts: u64,
-    /// The torn batch that the journal ended in; nothing of it had been confirmed.
+    /// The torn batch that the journal ended in, for which nothing vouches.
     pub torn: Option<Torn>,
     /// What was cut off from [`Recovery::end`] on, by a person's order.
     pub cut: Option<Cut>,
@@ -283,6 +283,7 @@ impl<R: Replica> Replay<'_, R> {
         self.durable = self.durable.max(segment.base);
         let ended = self.end(segment);
         let mut scan = Scan::new(segment, directory, self.report.end, self.report.start);
+        let mut torn = None;
         let what = loop {
             match scan.step().map_err(io)? {
                 Found::Batch(header, payload) => self.replay(segment, &header, payload)?,
@@ -292,7 +293,7 @@ impl<R: Replica> Replay<'_, R> {
                 }
                 Found::Torn(bytes) => {
                     let (file, offset) = (disk.place(&segment.name), segment.offset(scan.position));
-                    self.report.torn = Some(Torn { file, offset, bytes });
+                    torn = Some(Torn { file, offset, bytes });
                     break "holds a batch that does not match its checksum";
                 }
                 Found::Nothing => break "does not hold a batch",
@@ -302,7 +303,6 @@ impl<R: Replica> Replay<'_, R> {
         let end = scan.position;
         self.report.end = end;
         if next.is_some_and(|next| next.base == end) {
-            self.report.torn = None;
             self.live.ended(segment.base, end);
             return Ok(());
         }
@@ -314,6 +314,7 @@ impl<R: Replica> Replay<'_, R> {
         let durable = self.durable.max(behind.durable).max(later);
         let is_last = next.is_none() && ended != end;
         if is_last && end >= durable {
+            self.report.torn = torn;
             return Ok(());
         }
         if cut == Some(end) {

@@ -36,9 +36,9 @@ const AHEAD_SHARE: usize = 4;
 /// after another.
 const STRETCHES_MIN: usize = 1024;
 const _: () = assert!(STRETCHES_MIN * (FORGET_SHARE - 1) / FORGET_SHARE > PREFIXES_MAX * PRIORITIES);
-/// Reads for consumers of names or prefixes that are on their way at a time, of all of them. Whoever attaches and goes again and
-/// again asks for other ones each time; those that wait are read one after the other within some ten milliseconds.
-pub(crate) const NAMED_MAX: usize = 256;
+/// Reads for consumers of names or prefixes that are on their way at a time, of all of them: whoever attaches and goes again and
+/// again asks for other ones each time, and others wait for these.
+const NAMED_MAX: usize = 256;
 /// About what a topic with a message or two takes of that room. Those that hold more are found to when they come.
 const TOPIC_BYTES: usize = 512;
 
@@ -55,12 +55,35 @@ pub(crate) enum Pace {
     None,
 }
 
+/// For whom something is asked: dispatch at one of so many places of a shelf.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker {
+    pub(crate) group: GroupNumber,
+    pub(crate) priority: Priority,
+    pub(crate) places: usize,
+    /// Whether it is for consumers of names or prefixes, and not of all topics.
+    pub(crate) is_named: bool,
+}
+
+/// There is no room to ask for more.
+struct Full;
+
 /// What has to be read before it is known who is next.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unknown {
     pub(crate) spans: Vec<Span>,
     /// Whether it is which tenant is next, and not which topic.
     pub(crate) is_tenant: bool,
+}
+
+impl Unknown {
+    /// Asks for it, as far as it is not on its way. False if there is no room for all of it.
+    pub(crate) fn ask(self, reach: &mut Reach, of: Asker) -> bool {
+        self.spans.into_iter().all(|span| match self.is_tenant {
+            true => reach.ask_tenants(of, span),
+            false => reach.ask(of, span),
+        })
+    }
 }
 
 /// The topics of a group that stand on the shelf of a priority.
@@ -185,26 +208,10 @@ impl Reach {
         (is_near && !shelf.asked.contains(&stretch.span.until)).then_some(&stretch.span.until[..])
     }
 
-    /// Asks for a span, unless that is on its way. It is one of so many places where dispatch goes on.
-    pub(crate) fn ask(&mut self, group: GroupNumber, priority: Priority, span: Span, places: usize) {
-        if let Some(range) = self.range(group, priority, span, limit(self.ahead() / places as u32)) {
-            self.wanted.push(Want::Range(range));
-        }
-    }
-
-    /// Whether more may be asked for consumers of names or prefixes.
-    pub(crate) fn has_room_for_named(&self) -> bool {
-        self.named.len() < NAMED_MAX
-    }
-
-    /// What was wanted last, but for so many, is for such consumers.
-    pub(crate) fn note_named(&mut self, but: usize) {
-        for want in &self.wanted[but..] {
-            let (Want::Range(range) | Want::Spread(Spread { range, .. })) = want else {
-                unreachable!("dispatch asks for ranges")
-            };
-            self.named.insert(range.from.clone());
-        }
+    /// Asks for a span, unless that is on its way. False if there is no room for it.
+    pub(crate) fn ask(&mut self, of: Asker, span: Span) -> bool {
+        let range = self.range(of, span, limit(self.ahead() / of.places as u32));
+        range.map(|range| self.wanted.extend(range.map(Want::Range))).is_ok()
     }
 
     /// For which of so many places it is read on while one of them is served.
@@ -219,9 +226,10 @@ impl Reach {
         }
     }
 
-    /// Asks for the tenants in a span, and what each is to be served with first, unless that is on its way.
-    pub(crate) fn ask_tenants(&mut self, group: GroupNumber, priority: Priority, span: Span, places: usize) {
-        let (pace, of_each) = (self.pace(places), limit(self.ahead() / places as u32));
+    /// Asks for the tenants in a span, and what each is to be served with first, unless that is on its way. False if there is no
+    /// room for it.
+    pub(crate) fn ask_tenants(&mut self, of: Asker, span: Span) -> bool {
+        let (pace, of_each) = (self.pace(of.places), limit(self.ahead() / of.places as u32));
         let (most, of_tenant) = match pace {
             Pace::Served => (limit(self.ahead()), of_each.min(OF_TENANT_MAX)),
             // Most tenants go on somewhere else than at their first topics.
@@ -229,17 +237,30 @@ impl Reach {
             // None goes on with what is read for later: it is served with one topic, and another one tells that it has more.
             Pace::None => (limit(self.ahead()), 2),
         };
-        if let Some(range) = self.range(group, priority, span, most) {
-            self.wanted.push(Want::Spread(Spread { range, of_tenant }));
-        }
+        let spread = |range| Want::Spread(Spread { range, of_tenant });
+        self.range(of, span, most).map(|range| self.wanted.extend(range.map(spread))).is_ok()
     }
 
     /// The range of a span, unless it is on its way.
-    fn range(&mut self, group: GroupNumber, priority: Priority, span: Span, limit: u32) -> Option<Range> {
-        let shelf = self.shelves.get_mut(&(group, priority))?;
+    fn range(&mut self, of: Asker, span: Span, limit: u32) -> Result<Option<Range>, Full> {
+        let Asker { group, priority, is_named, .. } = of;
+        let shelf = self.shelves.get_mut(&(group, priority)).filter(|shelf| !shelf.asked.contains(&span.from));
+        let Some(shelf) = shelf else { return Ok(None) };
         let bound = |name: &[u8]| Key::topic_bound(group, Shelf::Ready(priority), name);
         let range = Range { from: bound(&span.from), until: bound(&span.until), limit };
-        shelf.asked.insert(span.from).then_some(range)
+        if is_named && self.named.len() >= NAMED_MAX {
+            return Err(Full);
+        }
+        if is_named {
+            self.named.insert(range.from.clone());
+        }
+        shelf.asked.insert(span.from);
+        Ok(Some(range))
+    }
+
+    /// Where what was asked for consumers of names or prefixes begins.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &KeyBytes> {
+        self.named.iter()
     }
 
     /// The priorities at which not all is in memory.

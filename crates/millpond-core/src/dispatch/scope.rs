@@ -13,7 +13,7 @@ use millpond_types::{Dispatch, Priority};
 use crate::dispatch::ConsumerSlot;
 use crate::dispatch::domain::Domain;
 use crate::dispatch::fair::{self, FairTurns, UnknownAt};
-use crate::dispatch::reach::Reach;
+use crate::dispatch::reach::{Asker, Reach};
 use crate::dispatch::remembered::Remembered;
 use crate::dispatch::stretches::Span;
 use crate::dispatch::turns::{Tenants, Turns};
@@ -145,9 +145,10 @@ impl Scope {
         Ok(None)
     }
 
-    /// Whether it is of some names or prefixes, and not of all topics.
-    pub(super) fn is_named(&self) -> bool {
-        !matches!(self.domain, Domain::All)
+    /// For whom something is asked at a priority.
+    pub(super) fn asker(&self, priority: Priority) -> Asker {
+        let is_named = !matches!(self.domain, Domain::All);
+        Asker { group: self.group, priority, places: self.places(priority), is_named }
     }
 
     /// In how many places dispatch goes on at a priority.

@@ -43,8 +43,10 @@ pub(crate) struct Scopes {
     pub(super) remembered: Remembered,
     /// The scope that is served first in the next turn, so that none always has the first pick.
     first: ScopeSlot,
-    /// The first in this turn for which there was no room to ask for what it needs: it comes before that.
-    put_off: Option<ScopeSlot>,
+    /// Scopes of names or prefixes that need something of the disk before it is known who is next.
+    asking: BTreeSet<ScopeSlot>,
+    /// Which of them asks first.
+    asks_first: ScopeSlot,
 }
 
 /// The scopes of a group.
@@ -169,11 +171,7 @@ impl Scopes {
 
     /// Takes the scopes that something has happened to, in the order of this turn.
     pub(crate) fn take_stirred(&mut self) -> Vec<ScopeSlot> {
-        let mut stirred: Vec<ScopeSlot> = core::mem::take(&mut self.stirred).into_iter().collect();
-        let first = self.put_off.take().unwrap_or(self.first);
-        let at = stirred.partition_point(|slot| *slot < first);
-        stirred.rotate_left(at);
-        stirred
+        in_order_from(self.first, core::mem::take(&mut self.stirred))
     }
 
     /// A scope was the first in this turn that something was served from. Those that were only looked at do not count:
@@ -182,9 +180,19 @@ impl Scopes {
         self.first = slot + 1;
     }
 
-    /// There is no room to ask for what a scope needs: in the next turn it is the first, unless another one was put off before it.
-    pub(crate) fn put_off(&mut self, slot: ScopeSlot) {
-        self.put_off.get_or_insert(slot);
+    /// A scope of names or prefixes needs something of the disk.
+    pub(super) fn asks(&mut self, slot: ScopeSlot) {
+        self.asking.insert(slot);
+    }
+
+    /// Takes those that do, in the order in which they ask. Some may be gone.
+    pub(super) fn take_asking(&mut self) -> Vec<ScopeSlot> {
+        in_order_from(self.asks_first, core::mem::take(&mut self.asking))
+    }
+
+    /// There was no room for what a scope needs: in the next turn it asks first.
+    pub(super) fn ask_first(&mut self, slot: ScopeSlot) {
+        self.asks_first = slot;
     }
 
     /// Lets a scope be looked at again in the next turn.
@@ -407,6 +415,13 @@ impl Scopes {
             }
         }
     }
+}
+
+fn in_order_from(first: ScopeSlot, slots: BTreeSet<ScopeSlot>) -> Vec<ScopeSlot> {
+    let mut slots: Vec<ScopeSlot> = slots.into_iter().collect();
+    let at = slots.partition_point(|slot| *slot < first);
+    slots.rotate_left(at);
+    slots
 }
 
 impl Home {

@@ -11,7 +11,7 @@ use millpond_types::{Code, LeaseNumber, Millis, Priority, Receipt, SessionId};
 
 use crate::Core;
 use crate::dispatch::consumer::{Consumer, Kind};
-use crate::dispatch::reach::{Pace, Reach};
+use crate::dispatch::reach::Pace;
 use crate::dispatch::scope::{ScopeSlot, Turn};
 use crate::dispatch::sweep::SLICE;
 use crate::dispatch::{ConsumerSlot, Dispatcher};
@@ -218,44 +218,42 @@ impl Core {
         let Dispatcher { scopes, reach, .. } = &mut self.dispatcher;
         let next = scopes.next_turn(scope, &self.state, reach);
         let of = &scopes.slots[scope as usize];
-        let (group, is_named) = (of.group, of.is_named());
-        let may_ask = |reach: &Reach| !is_named || reach.has_room_for_named();
         match next {
             Ok(Some(mut turn)) => {
-                let (priority, places) = (turn.priority, of.places(turn.priority));
-                let spans = match reach.pace(places) {
-                    _ if !may_ask(reach) => Vec::new(),
+                let (priority, asker) = (turn.priority, of.asker(turn.priority));
+                let spans = match reach.pace(asker.places) {
                     Pace::Served => turn.ahead.take().into_iter().collect(),
                     Pace::After(turns) => of.unknown_after(turns, priority, &self.state, reach),
                     Pace::None => Vec::new(),
                 };
-                for span in spans {
-                    let before = reach.wanted().len();
-                    reach.ask(group, priority, span, places);
-                    if is_named {
-                        reach.note_named(before);
-                    }
-                }
+                // What finds no room is asked for again when it is its turn.
+                spans.into_iter().for_each(|span| _ = reach.ask(asker, span));
                 Ok(Some(turn))
             }
             Ok(None) => Ok(None),
             Err((priority, unknown)) => {
-                let places = of.places(priority);
-                for span in unknown.spans {
-                    if !may_ask(reach) {
-                        scopes.put_off(scope);
-                        break;
-                    }
-                    let before = reach.wanted().len();
-                    match unknown.is_tenant {
-                        true => reach.ask_tenants(group, priority, span, places),
-                        false => reach.ask(group, priority, span, places),
-                    }
-                    if is_named {
-                        reach.note_named(before);
-                    }
+                let asker = of.asker(priority);
+                match asker.is_named {
+                    true => scopes.asks(scope),
+                    false => _ = unknown.ask(reach, asker),
                 }
                 Err(Held::Up)
+            }
+        }
+    }
+
+    /// Asks for what scopes of names and prefixes need, one scope after the other, as far as there is room. The next turn begins with
+    /// the first for which there was none.
+    pub(crate) fn ask_for_named(&mut self) {
+        let Dispatcher { scopes, reach, .. } = &mut self.dispatcher;
+        for scope in scopes.take_asking() {
+            if !scopes.slots.contains(scope as usize) {
+                continue;
+            }
+            let Err((priority, unknown)) = scopes.next_turn(scope, &self.state, reach) else { continue };
+            let asker = scopes.slots[scope as usize].asker(priority);
+            if !unknown.ask(reach, asker) {
+                return scopes.ask_first(scope);
             }
         }
     }

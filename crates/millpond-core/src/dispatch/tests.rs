@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::Dispatcher;
 use super::domain::Cursor;
-use super::reach::{READ_AHEAD, READ_AHEAD_MIN, Reach};
+use super::reach::{Asker, READ_AHEAD, READ_AHEAD_MIN, Reach};
 use super::stretches::Span;
 use crate::page::{DuePage, Page};
 use crate::state::few::Few;
@@ -132,12 +132,8 @@ impl World {
                 }
                 Err((priority, unknown)) => {
                     assert!(!unknown.spans.is_empty(), "it is said what has to be read");
-                    for span in unknown.spans {
-                        match unknown.is_tenant {
-                            true => reach.ask_tenants(0, priority, span, 1),
-                            false => reach.ask(0, priority, span, 1),
-                        }
-                    }
+                    let asker = Asker { group: 0, priority, places: 1, is_named: false };
+                    assert!(unknown.ask(reach, asker), "there is room for all");
                     let wanted = core::mem::take(self.dispatcher.wanted());
                     assert!(!wanted.is_empty(), "what has to be read is not on its way");
                     wanted.into_iter().for_each(|want| self.answer(want));
@@ -361,7 +357,8 @@ fn the_room_for_topics_is_what_is_read_ahead_of_all_tenants() {
     reach.set_room(64 << 20);
     let mut limit = |places: usize, is_held_back| {
         reach.hold_back(is_held_back);
-        reach.ask(0, Priority::DEFAULT, Span::of_prefix(format!("{places}/").as_bytes()), places);
+        let of = Asker { group: 0, priority: Priority::DEFAULT, places, is_named: false };
+        assert!(reach.ask(of, Span::of_prefix(format!("{places}/").as_bytes())));
         let Some(Want::Range(range)) = reach.wanted().pop() else { panic!("dispatch wants ranges") };
         range.limit
     };

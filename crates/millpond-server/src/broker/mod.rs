@@ -159,7 +159,8 @@ impl Broker {
                 file = torn.file,
                 offset = torn.offset,
                 bytes = torn.bytes,
-                "the journal ended in a batch that is not whole, which was given up: after a crash or a power cut that is in order,                  for nothing of it had been confirmed; if there was none, look at the disk"
+                "the journal ended in a batch that is not whole, for which nothing vouches, and which was given up: after a crash or \
+                 a power cut that is in order, for it was on its way; if the disk damaged it, it may be the last one that was confirmed"
             );
         }
         if let Some(cut) = &report.cut {

@@ -62,9 +62,6 @@ impl Home {
 
     /// Whether deliveries of a topic are stopped.
     pub fn is_paused(&self, name: &TopicName) -> bool {
-        self.paused.iter().any(|paused| match paused.is_prefix() {
-            true => name.as_bytes().starts_with(paused.as_bytes()),
-            false => name.as_bytes() == paused.as_bytes(),
-        })
+        self.paused.iter().any(|paused| paused.covers(name))
     }
 }

@@ -190,6 +190,7 @@ fn the_last_batch_is_a_torn_tail_and_an_earlier_one_is_damage() {
                 let cut = OpenOptions { cut: Some(position), ..options() };
                 disk.kill();
                 let mut opened = open::<Tape>(Arc::new(disk.clone()), &cut).unwrap();
+                assert_eq!(opened.report.torn, None, "what others vouch for is no torn tail");
                 let told = opened.report.cut.as_ref().unwrap();
                 assert!(told.file.ends_with(name) && told.offset == offset, "{told:?}");
                 assert!(told.batches == 3 - damaged as u64 && told.bytes > 100 * told.batches, "{told:?}");

@@ -60,8 +60,13 @@ fn topics(place: Place) -> PausedTopics {
 /// What is not paused by itself may be by prefixes, and those are what to resume.
 fn not_paused(namespace: &NamespaceName, topics: &PausedTopics, paused: &[PausedTopics]) -> String {
     let covers = |other: &&PausedTopics| other.is_prefix() && topics.as_bytes().starts_with(other.as_bytes());
-    let resume =
-        |wide| format!("`millpond resume {}`", shell::quoted(&format!("{namespace}/{}", json::paused_text(wide))));
+    let resume = |wide: &PausedTopics| match *wide == PausedTopics::all() {
+        true => format!("`millpond resume {namespace}`"),
+        false => {
+            let address = format!("{namespace}/{}", json::paused_text(wide));
+            format!("`millpond resume {}`", shell::quoted(&address))
+        }
+    };
     let wider: Vec<_> = paused.iter().filter(covers).map(resume).collect();
     let shown = if *topics == PausedTopics::all() { namespace.to_string() } else { json::paused_text(topics) };
     if wider.is_empty() {

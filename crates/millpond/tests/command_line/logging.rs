@@ -54,7 +54,8 @@ fn a_start_warns_of_a_torn_batch_that_it_gave_up() {
     assert!(told.lines().any(|line| line.starts_with("torn tail") && line.contains(name)), "{told}");
     let (_broker, reader) = logging_in(directory, "warn");
     let line = BufReader::new(reader).lines().next().unwrap().unwrap();
-    assert!(line.contains("WARN") && line.contains("was given up") && line.contains(name), "{line}");
+    assert!(line.contains("WARN") && line.contains("which was given up: after a crash or a power cut"), "{line}");
+    assert!(line.contains(name), "{line}");
 }
 
 fn dropped(broker: &Broker) -> u64 {
