@@ -42,6 +42,7 @@ fn so_many_are_set_up_and_one_more_is_refused() {
     let (bind, unbind) = (|at| format!("bind e9 t{at} key=k"), |at| format!("unbind e9 t{at} key=k"));
     fill(&mut shell, BINDINGS_MAX, bind, unbind, "at most 1000 bindings");
     fill(&mut shell, PAGE_MAX, |at| format!("pause p{at}"), |at| format!("resume p{at}"), "at most 1000 topics");
+    assert_eq!(refusal(&say(&mut shell, "pause *")), None, "all of them are one more");
     fill(
         &mut shell,
         namespaces,
