@@ -44,7 +44,7 @@ pub struct LevelBounds {
     /// Of the messages that rest, at most; where there are more, those whose time is farthest go to the store.
     pub resting: u16,
     /// Out of line and not leased: while there is so much, what is due in pieces waits. A run takes about 500 bytes, and whoever works
-    /// on them needs a while. The levels of a topic share it, as far as each has [what it needs](LevelBounds::out_of_line_of).
+    /// on them needs a while. The levels of a topic share it, as far as each has what it needs.
     pub out_of_line: u16,
 }
 
