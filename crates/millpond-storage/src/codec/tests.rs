@@ -146,6 +146,19 @@ fn the_bytes_of_entries_are_those_of_version_1() {
     assert_eq!((bytes.len(), crc32c::crc32c(&bytes)), (135_035, 1_305_843_803));
 }
 
+/// Such a pause is younger than the version: the empty prefix, which no other name may be.
+#[test]
+fn a_pause_of_all_is_that_of_an_empty_prefix() {
+    let fact = Fact::Paused { namespace: 7, topics: PausedTopics::all(), paused: true };
+    let mut bytes = Vec::new();
+    encode_fact(&fact, &mut Context::default(), &mut bytes);
+    assert_eq!(decode_fact(&mut Source::new(&bytes.clone().into())), Ok(fact));
+    let at = bytes.len() - 2;
+    assert_eq!(bytes[at - 1..], [0, 1, 1]);
+    bytes[at] = 0;
+    assert!(decode_fact(&mut Source::new(&bytes.into())).is_err(), "no topic has an empty name");
+}
+
 #[test]
 fn a_topic_with_one_message_costs_some_30_bytes() {
     let floor = 1 << 27;
@@ -464,9 +477,8 @@ impl Draw {
         TopicName::try_from(["a", "site/größe", &"x".repeat(512)][self.below(3) as usize]).unwrap()
     }
 
-    fn paused_topics(&mut self) -> PausedTopics {
-        let name = self.topic_name();
-        [PausedTopics::all(), PausedTopics::prefix(&name), PausedTopics::from(&name)][self.below(3) as usize].clone()
+    fn paused_topics(&mut self, name: &TopicName) -> PausedTopics {
+        if self.flag() { PausedTopics::prefix(name) } else { PausedTopics::from(name) }
     }
 
     fn start(&mut self) -> Start {
@@ -729,7 +741,7 @@ impl Draw {
                 version: self.number(),
             },
             3 => Fact::NamespaceDeleted { number: namespace },
-            4 => Fact::Paused { namespace, topics: self.paused_topics(), paused: self.flag() },
+            4 => Fact::Paused { namespace, topics: self.paused_topics(&name), paused: self.flag() },
             5 => Fact::TopicCreated { topic, group, namespace, name, floor: self.number(), lease },
             6 => Fact::TopicVanished { topic, group },
             7 => self.published(),
@@ -905,7 +917,10 @@ impl Draw {
                 policy: self.policy(),
                 rules: self.rules(),
                 version: self.number(),
-                paused: self.list(3, Draw::paused_topics),
+                paused: self.list(3, |draw| {
+                    let name = draw.topic_name();
+                    draw.paused_topics(&name)
+                }),
                 groups: self.list(3, Self::group),
             })),
             2 => Page::Topic(TopicPage {
