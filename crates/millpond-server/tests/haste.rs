@@ -297,12 +297,18 @@ fn behind_what_is_long_the_writer_rests_from_it_twice_as_long_as_it_took() {
     }
 }
 
-#[test]
-fn in_a_rest_what_is_long_in_lanes_before_is_left_as_well() {
+/// A turn has taken 3 ms for what is long, and the writer rests.
+fn resting() -> Rig {
     let mut rig = Rig::new(true);
     *rig.takes.lock().unwrap() = Duration::from_millis(3);
     rig.publish(1, "long1", LONG);
     assert_eq!(rig.turn(), ["long1"]);
+    rig
+}
+
+#[test]
+fn in_a_rest_what_is_long_in_lanes_before_is_left_as_well() {
+    let mut rig = resting();
     *rig.takes.lock().unwrap() = Duration::ZERO;
     rig.publish(2, "long2", LONG);
     assert_eq!(rig.turn(), [""; 0]);
@@ -317,10 +323,7 @@ fn in_a_rest_what_is_long_in_lanes_before_is_left_as_well() {
 
 #[test]
 fn a_stop_waits_for_no_rest_and_lets_nothing_overtake_what_is_left() {
-    let mut rig = Rig::new(true);
-    *rig.takes.lock().unwrap() = Duration::from_millis(3);
-    rig.publish(1, "long1", LONG);
-    assert_eq!(rig.turn(), ["long1"]);
+    let mut rig = resting();
     rig.publish(1, "long1", LONG);
     assert_eq!(rig.turn(), [""; 0]);
     rig.publish(1, "behind1", 1);

@@ -94,7 +94,7 @@ pub enum Finding {
         /// Starts of a broker so far.
         starts: u32,
     },
-    /// What stands behind the end and was never confirmed; the next start drops it.
+    /// A batch behind the end that is not whole, for which nothing vouches; the next start drops it.
     TornTail(Torn),
     /// What is still needed of a segment.
     Live {
@@ -170,7 +170,7 @@ impl fmt::Display for Finding {
             }
             Finding::TornTail(Torn { file, offset, bytes }) => write!(
                 f,
-                "torn tail   {file} from offset {offset} on: {bytes} bytes behind the end, never confirmed; the next start drops them"
+                "torn tail   {file} from offset {offset} on: {bytes} bytes behind the end, for which nothing vouches; the next start drops them"
             ),
             Finding::Live { name, bytes } => write!(f, "live        {bytes} bytes in {name}"),
             Finding::AllLive { bytes, runs } => {

@@ -44,9 +44,9 @@ impl Core {
         let namespace = self.namespace_of(namespace)?;
         let known = self.state.namespaces[namespace].paused.contains(&topics);
         if known != paused {
-            // All are paused at once in a hurry.
-            let is_one_more = topics != PausedTopics::all();
-            if paused && is_one_more && self.state.namespaces[namespace].paused.len() >= PAGE_MAX {
+            // All of them always may: whoever has to is in a hurry, and it is one.
+            let is_all = topics == PausedTopics::all();
+            if paused && !is_all && self.state.namespaces[namespace].paused.len() >= PAGE_MAX {
                 return Err((
                     Code::LimitExceeded,
                     format!("at most {PAGE_MAX} topics and prefixes are paused at a time; pause a prefix"),

@@ -235,7 +235,7 @@ fn very_many_that_are_due_at_once_come_into_memory_as_they_are_taken() {
     assert!(house.bytes < BYTES, "{} bytes", house.bytes);
 }
 
-/// Each of them had as much room as one alone: a topic that somebody leases one message of, and that so has to stay, took 20 MiB.
+/// Each of them had as much room as one alone: a topic that somebody leases one message of, and that so has to stay, took 10 MB.
 #[test]
 fn very_many_that_are_due_of_all_priorities_share_what_is_in_memory() {
     let mut house = House::new();
