@@ -256,7 +256,7 @@ fn verb<B>(request: &Request<B>) -> &'static str {
         Request::Purge { .. } => "purge",
         Request::NamespaceSet { .. } | Request::NamespaceDelete { .. } | Request::Namespaces { .. } => "namespace verb",
         Request::Resign { .. } => "resignation",
-        Request::GroupCreate { .. } | Request::GroupDelete { .. } => "group verb",
+        Request::GroupCreate { .. } | Request::GroupDelete { .. } | Request::Depose { .. } => "group verb",
         Request::ExchangeCreate { .. }
         | Request::ExchangeDelete { .. }
         | Request::Exchanges { .. }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use millpond_protocol::{DeadWhich, Listing, LookWhich, Request, Response, TopicRef, Which};
 use millpond_types::{
     Binding, DeadView, ExchangeKind, ExchangeName, ExchangeView, Filter, GroupKind, GroupName, MessageId, MessageView,
-    NamespaceName, NamespaceView, PausedTopics, Policy, Rules, Start, TopBy, TopicName, TopicView, Unroutable,
+    Millis, NamespaceName, NamespaceView, PausedTopics, Policy, Rules, Start, TopBy, TopicName, TopicView, Unroutable,
 };
 
 use crate::client::{Client, Repeat};
@@ -64,9 +64,10 @@ impl Client {
 
 /// Topics.
 impl Client {
-    /// Stops deliveries of a topic, of all topics whose name begins so, or of all of a namespace, those to come included.
-    pub async fn pause(&self, namespace: NamespaceName, topics: PausedTopics) -> Result<()> {
-        self.done("pause", Request::Pause { namespace, topics }, Repeat::Harmless).await
+    /// Stops deliveries of a topic, of all topics whose name begins so, or of all of a namespace, those to come included: for
+    /// a time, or until they are resumed.
+    pub async fn pause(&self, namespace: NamespaceName, topics: PausedTopics, lasts: Option<Millis>) -> Result<()> {
+        self.done("pause", Request::Pause { namespace, topics, lasts }, Repeat::Harmless).await
     }
 
     /// Takes back a pause that was given with the same arguments.
@@ -156,6 +157,12 @@ impl Client {
     /// Deletes a group. Nobody finds it any more; what it holds ends after that.
     pub async fn delete_group(&self, namespace: NamespaceName, group: GroupName) -> Result<()> {
         self.done("group verb", Request::GroupDelete { namespace, group }, Repeat::Never).await
+    }
+
+    /// Ends the term of the leader of an exclusive group, whoever it is: it may finish what it has, and waits behind all
+    /// other candidates. Refused with [`Code::NotLeader`] where nobody leads.
+    pub async fn depose(&self, namespace: NamespaceName, group: GroupName) -> Result<()> {
+        self.done("group verb", Request::Depose { namespace, group }, Repeat::Never).await
     }
 
     /// Makes an exchange.

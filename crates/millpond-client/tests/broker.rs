@@ -194,7 +194,7 @@ async fn every_verb_does_what_it_says() {
     assert!(!client.forget(topic_ref("orders"), "order-1").await.unwrap());
 
     // Pause, receive, resume; fail, release, reject, extend.
-    client.pause(topic_ref("orders").namespace, PausedTopics::from(&topic_ref("orders").name)).await.unwrap();
+    client.pause(topic_ref("orders").namespace, PausedTopics::from(&topic_ref("orders").name), None).await.unwrap();
     let orders = ReceiveOptions { filter: Filter::Topics(vec![topic("orders")]), ..ReceiveOptions::new(namespace()) };
     assert!(client.receive(orders.clone()).await.unwrap().is_empty());
     client.resume(topic_ref("orders").namespace, PausedTopics::from(&topic_ref("orders").name)).await.unwrap();

@@ -87,6 +87,7 @@ impl Core {
                 }
             }
         }
+        self.end_pauses(log);
         self.go_on_with_left_behind(log);
         let now = self.state.now.run;
         // Where they have many leases one a turn, so that no turn looks at those of all, and nobody keeps another from its end.

@@ -77,6 +77,11 @@ pub enum Command {
         session: SessionId,
         consumer: u32,
     },
+    /// Ends the term of a group's leader, whoever it is, as if it had resigned.
+    Depose {
+        namespace: NamespaceName,
+        group: GroupName,
+    },
     Look(Look),
     Cancel {
         topic: TopicRef,
@@ -88,9 +93,11 @@ pub enum Command {
         which: Which,
         delay: Millis,
     },
+    /// Pauses topics for a time, or until they are resumed. What is paused already is so from now on as this says.
     Pause {
         namespace: NamespaceName,
         topics: PausedTopics,
+        lasts: Option<Millis>,
     },
     Resume {
         namespace: NamespaceName,

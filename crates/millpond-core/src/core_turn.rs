@@ -215,7 +215,7 @@ impl Core {
     /// they are of. Each is a fact and a change of an entry, and there are as many as there are messages. The shell holds them where
     /// neither a checkpoint nor a batch can be written, with deliveries. All of it comes afterwards, in order.
     ///
-    /// The ends of leases, sessions and offices are not among it: there are no more of them than were given before.
+    /// The ends of leases, sessions, offices and pauses of topics are not among it: there are no more of them than were given before.
     pub fn hold_time(&mut self, on_hold: bool) {
         if core::mem::replace(&mut self.is_time_held, on_hold) && !on_hold {
             let State { run_timers, wall_timers, piece_timers, .. } = &mut self.state;
@@ -282,7 +282,8 @@ impl Core {
             true => [self.state.piece_timers.run.next(), self.state.piece_timers.wall.next()],
             false => [None, None],
         };
-        let in_wall = [self.state.wall_timers.next(), wall_pieces].into_iter().flatten();
+        let pause = self.state.pause_ends.first().map(|(until, ..)| until.0);
+        let in_wall = [self.state.wall_timers.next(), wall_pieces, pause].into_iter().flatten();
         let in_wall = in_wall.map(|at| at.saturating_sub(wall.0));
         let brought = self.state.next_brought().map(|at| at.0);
         let in_run = [run_timer, run_pieces, waiting, losing, office, retaining, brought].into_iter().flatten();

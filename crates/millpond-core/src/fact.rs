@@ -178,14 +178,14 @@ pub enum Fact {
         /// The exchange's version from here on.
         version: u64,
     },
-    /// Deliveries of topics stop (or go on again).
+    /// Deliveries of topics stop, or go on again.
     Paused {
         /// In this namespace.
         namespace: NamespaceNumber,
         /// Which.
         topics: PausedTopics,
-        /// True to stop, false to go on.
-        paused: bool,
+        /// Until when they stop, [`WallTime::NEVER`] for until they are resumed; `None` where they go on.
+        until: Option<WallTime>,
     },
     /// A topic came into being in a group.
     TopicCreated {

@@ -3,7 +3,7 @@
 
 mod offices;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use millpond_types::{Counts, RunTime, Sequence, SessionId, WallTime};
@@ -390,6 +390,10 @@ fn timers_are_as_many_as_what_waits(state: &State) {
             }
         }
     }
+    let pauses = state.namespaces.iter().flat_map(|(number, of)| of.paused.iter().map(move |pause| (number, pause)));
+    let ends = pauses.filter(|(_, pause)| pause.until != WallTime::NEVER);
+    let ends: BTreeSet<_> = ends.map(|(number, pause)| (pause.until, number, pause.topics)).collect();
+    assert_eq!(state.pause_ends, ends, "each pause that is over some time is known by that");
     run += state.topics.iter().filter(|(_, topic)| timer_of_bucket(topic).is_some()).count();
     wall += state.topics.iter().filter(|(_, topic)| timer_of_raise(topic).is_some()).count();
     run += state.leases.iter().filter(|(_, lease)| lease.timer.is_some()).count();

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use millpond_types::block::Sizes;
 use millpond_types::{
     Binding, Counts, ExchangeKind, ExchangeName, GroupName, LeaderEpoch, LeaseNumber, MessageId, Millis, NamespaceName,
-    OfficeTerms, PausedTopics, Policy, Priority, ProducerId, Rules, RunTime, Sequence, SessionId, Start, Tally,
-    TopicName, TopicNumber, Unroutable, WallTime,
+    OfficeTerms, Pause, Policy, Priority, ProducerId, Rules, RunTime, Sequence, SessionId, Start, Tally, TopicName,
+    TopicNumber, Unroutable, WallTime,
 };
 
 use crate::fact::{CopiedRun, DeadReason, Epoch, GroupNumber, NamespaceNumber};
@@ -82,7 +82,7 @@ pub struct NamespacePage {
     /// The policy's version.
     pub version: u64,
     /// What is paused, in order.
-    pub paused: Vec<PausedTopics>,
+    pub paused: Vec<Pause>,
     /// Its groups, in the order of their numbers.
     pub groups: Vec<GroupPage>,
 }

@@ -194,7 +194,10 @@ impl State {
     /// A namespace, all of whose topics are in the store.
     pub(crate) fn add_namespace(&mut self, page: NamespacePage) {
         let mut namespace = Namespace::new(page.name, Policies::new(page.policy, page.rules, page.version));
-        page.paused.into_iter().for_each(|topics| namespace.paused.insert(topics));
+        for pause in page.paused {
+            self.note_pause_end(page.number, pause.clone());
+            namespace.paused.insert(pause);
+        }
         for group in page.groups {
             let list = if group.is_ending { &mut namespace.ending } else { &mut namespace.groups };
             list.push(group.number);

@@ -114,12 +114,15 @@ pub enum Request<B = Bytes> {
         /// The delay.
         delay: Millis,
     },
-    /// Stops deliveries of a topic, of all topics with a prefix, or of all. Answered by [`Response::Done`].
+    /// Stops deliveries of a topic, of all topics with a prefix, or of all; what is paused already is so from then on as this
+    /// says. Answered by [`Response::Done`].
     Pause {
         /// The namespace.
         namespace: NamespaceName,
         /// Which of its topics.
         topics: PausedTopics,
+        /// For how long, at least 1 ms; until they are resumed where `None`.
+        lasts: Option<Millis>,
     },
     /// The opposite of a pause with the same arguments. Answered by [`Response::Done`].
     Resume {
@@ -174,6 +177,14 @@ pub enum Request<B = Bytes> {
     },
     /// Deletes a group with all that it holds. Answered by [`Response::Done`] at once; what it holds ends after that.
     GroupDelete {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        group: GroupName,
+    },
+    /// Ends the term of the leader of an exclusive group, as if it had resigned. Answered by [`Response::Done`];
+    /// [`Response::Standing`] tells those whom it concerns. Refused with `not_leader` where nobody leads.
+    Depose {
         /// Its namespace.
         namespace: NamespaceName,
         /// Its name.

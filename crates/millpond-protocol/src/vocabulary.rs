@@ -9,9 +9,9 @@ use millpond_types::{
     BadName, Binding, Coalesce, Code, Condition, Counts, DeadView, DedupWindow, Dispatch, ExchangeKind, ExchangeName,
     ExchangeView, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName, GroupView, LeaderEpoch, LeaseNumber,
     MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms, OfficeView, OnExpiry,
-    OutcomeRun, Overflow, Overrides, Pattern, PausedTopics, Policy, Priority, ProducerId, PublishOutcome, Quotas, Rate,
-    Receipt, RequestId, Retention, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally,
-    TopBy, TopicName, TopicNumber, TopicView, Unroutable, Usage, WallTime,
+    OutcomeRun, Overflow, Overrides, Pattern, Pause, PausedTopics, Policy, Priority, ProducerId, PublishOutcome,
+    Quotas, Rate, Receipt, RequestId, Retention, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing,
+    Start, Tally, TopBy, TopicName, TopicNumber, TopicView, Unroutable, Usage, WallTime,
 };
 
 use crate::encode::Sink;
@@ -102,6 +102,18 @@ impl Wire for PausedTopics {
         let length = u16::take(from)? as usize;
         let name = from.part(length)?.freeze();
         PausedTopics::new(name, bool::take(from)?).map_err(bad_name)
+    }
+}
+
+impl Wire for Pause {
+    fn put(&self, out: &mut impl Sink) {
+        self.topics.put(out);
+        Some(self.until).filter(|until| *until != WallTime::NEVER).put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (topics, until) = (PausedTopics::take(from)?, <Option<WallTime> as Wire>::take(from)?);
+        Ok(Pause { topics, until: until.unwrap_or(WallTime::NEVER) })
     }
 }
 
@@ -290,7 +302,7 @@ impl Row for OfficeView {
 }
 
 /// As many pauses as a frame holds.
-impl Row for PausedTopics {
+impl Row for Pause {
     const MAX: usize = FRAME_MAX;
 }
 

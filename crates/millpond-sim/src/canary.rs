@@ -163,6 +163,8 @@ pub enum Canary {
     Waits,
     /// Another topic is paused.
     Paused,
+    /// Topics are paused for half as long.
+    PauseEnds,
     /// A delivery of a leader comes behind one of the next.
     Mixed,
     /// Groups with a leader are groups like all others.
@@ -220,7 +222,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 95] = [
+pub const CANARIES: [(&str, Canary, Checker); 96] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -289,6 +291,7 @@ pub const CANARIES: [(&str, Canary, Checker); 95] = [
     ("receives", Canary::Receives, Checker::Credit),
     ("waits", Canary::Waits, Checker::Stuck),
     ("paused", Canary::Paused, Checker::Order),
+    ("pause-ends", Canary::PauseEnds, Checker::Places),
     ("mixed", Canary::Mixed, Checker::Offices),
     ("exclusive", Canary::Exclusive, Checker::Offices),
     ("terms", Canary::Terms, Checker::Terms),

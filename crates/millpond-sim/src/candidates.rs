@@ -1,5 +1,5 @@
-//! Candidates for the office of an exclusive group: sessions that come and go, fall silent, resign, and finish what they
-//! are given, early and late.
+//! Candidates for the office of an exclusive group: sessions that come and go, fall silent, resign, are deposed, and finish
+//! what they are given, early and late.
 //!
 //! The group has a namespace of its own, which the ledger leaves alone: what becomes of its messages is the other
 //! clients' business elsewhere. Here it is about who is given them, and when.
@@ -67,6 +67,10 @@ impl Candidates {
         let index = load.below(self.candidates.len() as u64) as usize;
         if load.one_in(5) {
             return vec![self.publish(load)];
+        }
+        if load.one_in(60) {
+            let command = Command::Depose { namespace: namespace(NAMESPACE), group: group() };
+            return vec![other(command, "deposed")];
         }
         self.candidates[index].act(load)
     }

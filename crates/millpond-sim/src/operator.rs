@@ -97,7 +97,8 @@ impl Operator {
                     _ => PausedTopics::from(&topic.name),
                 };
                 self.paused.push((namespace.clone(), topics.clone()));
-                other(Command::Pause { namespace, topics }, "paused")
+                let lasts = load.one_in(2).then(|| Millis(load.between(1, 20_000)));
+                other(Command::Pause { namespace, topics, lasts }, "paused")
             }
             (5, _) if !self.paused.is_empty() => {
                 let index = load.below(self.paused.len() as u64) as usize;

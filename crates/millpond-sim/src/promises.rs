@@ -22,6 +22,7 @@ pub mod memory;
 pub mod newest;
 pub mod once;
 pub mod order;
+mod pauses;
 pub mod places;
 mod quotas;
 pub mod rates;
@@ -177,6 +178,7 @@ impl Promises {
         }
         if self.violation.is_none() {
             let kept = memory::rests(core, self.rooms.topics, &self.model, &mut self.sights)
+                .and_then(|()| pauses::rests(&self.model, self.told))
                 .and_then(|()| self.rations.rests(core, &self.model, &mut self.sights))
                 .and_then(|()| shares::rests(core, &self.model, &self.rooms, &mut self.sights))
                 .and_then(|()| self.tallies.rests(core, &self.model, &mut self.sights));
@@ -241,6 +243,7 @@ impl Promises {
             }
             Fact::TopicCreated { .. } => room::created(model, fact, asked, sights),
             Fact::TopicVanished { .. } => rates::vanished(model, fact, now.run, sights),
+            Fact::Paused { .. } if asked.is_none() => pauses::ended(model, fact, *told, sights),
             Fact::Acked { .. } => order::acked(model, fact, sights),
             Fact::Published { topic, except, .. } => {
                 starts::published(model, *topic, except)?;

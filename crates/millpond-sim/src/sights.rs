@@ -101,6 +101,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
         &[
             "terms that a heartbeat renewed",
             "offices resigned",
+            "leaders deposed",
             "offices left by the last consumer",
             "leaders that detached one consumer of two",
             "offices left with a session",
@@ -117,6 +118,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
             "failed and put at the tail",
             "failed and made to pause",
             "released for later",
+            "topics paused for as long as it was asked",
         ],
     ),
     (

@@ -34,7 +34,7 @@ pub use id::{
 pub use name::{BadName, ExchangeName, Filter, GroupName, NamespaceName, TopicName};
 pub use office::{GroupKind, LeaderEpoch, OfficeTerms, OfficeView, Role, Standing};
 pub use outcome::{EndReason, FinishOutcome, MessageState, OutcomeRun, PublishOutcome};
-pub use paused::PausedTopics;
+pub use paused::{Pause, PausedTopics};
 pub use policy::{BadPolicy, Coalesce, DedupWindow, Dispatch, OnExpiry, Overflow, Policy, Quotas, Retention, Retry};
 pub use rate::Rate;
 pub use rule::{BadRules, Overrides, Pattern, Rule, Rules};

@@ -1,4 +1,4 @@
-//! What a pause is of.
+//! What a pause is of, and how long it lasts.
 
 use core::fmt;
 
@@ -6,6 +6,16 @@ use bytes::Bytes;
 
 use crate::name::{BadName, TopicName, check_topic_name};
 use crate::text::Text;
+use crate::time::WallTime;
+
+/// A pause.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pause {
+    /// What is paused.
+    pub topics: PausedTopics,
+    /// When it is over; [`WallTime::NEVER`] for not before it is taken back.
+    pub until: WallTime,
+}
 
 /// One topic, all topics whose name begins in one way, or with the empty prefix all topics of a namespace. Ordered by the
 /// name, a topic before the prefix that is written in the same way.

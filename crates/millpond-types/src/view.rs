@@ -12,7 +12,7 @@ use crate::limits::{
 use crate::name::{GroupName, NamespaceName, TopicName};
 use crate::office::OfficeView;
 use crate::outcome::MessageState;
-use crate::paused::PausedTopics;
+use crate::paused::Pause;
 use crate::policy::Policy;
 use crate::rule::Rules;
 use crate::start::Start;
@@ -111,8 +111,8 @@ pub struct NamespaceView {
     pub groups: Vec<GroupView>,
     /// The offices of exclusive groups.
     pub offices: Vec<OfficeView>,
-    /// What is paused.
-    pub paused: Vec<PausedTopics>,
+    /// What is paused, in order.
+    pub paused: Vec<Pause>,
     /// The journal position that all of this is true of.
     pub position: u64,
 }
@@ -126,7 +126,7 @@ impl NamespaceView {
             FIXED + group.name.as_bytes().len() + reached
         });
         let offices = self.offices.iter().map(|office| FIXED + office.group.as_bytes().len());
-        let paused = self.paused.iter().map(|topics| 3 + topics.as_bytes().len());
+        let paused = self.paused.iter().map(|pause| 12 + pause.topics.as_bytes().len());
         let lists = rules.sum::<usize>() + groups.sum::<usize>() + offices.sum::<usize>() + paused.sum::<usize>();
         2 * FIXED + self.name.as_bytes().len() + lists
     }

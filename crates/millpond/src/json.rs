@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use millpond_types::{
-    Counts, DeadView, GroupView, MessageState, MessageView, NamespaceView, OfficeView, Overrides, Pattern,
+    Counts, DeadView, GroupView, MessageState, MessageView, NamespaceView, OfficeView, Overrides, Pattern, Pause,
     PausedTopics, Policy, Quotas, Start, Tally, TopicName, TopicView, WallTime, block,
 };
 use serde_json::map::Entry;
@@ -219,7 +219,7 @@ pub fn namespace(view: &NamespaceView) -> Value {
         "policy": policy(&view.policy),
         "quotas": quotas(view.policy.quotas),
         "rules": rules.collect::<Vec<_>>(),
-        "paused": view.paused.iter().map(paused_text).collect::<Vec<_>>(),
+        "paused": view.paused.iter().map(paused).collect::<Vec<_>>(),
     })
 }
 
@@ -234,6 +234,11 @@ pub fn topic_policy(view: &NamespaceView, topic: &TopicName) -> Value {
         "rule": rule.map(|rule| pattern_text(&rule.pattern)),
         "policy": policy(&effective),
     })
+}
+
+/// A pause.
+fn paused(Pause { topics, until }: &Pause) -> Value {
+    json!({ "topics": paused_text(topics), "until": (*until != WallTime::NEVER).then(|| time_text(*until)) })
 }
 
 /// What is paused as it may be typed behind its namespace.

@@ -85,6 +85,7 @@ impl State {
                 let exchanges: Vec<_> = self.namespaces[*number].exchanges.keys().cloned().collect();
                 exchanges.iter().for_each(|name| self.remove_exchange(*number, name));
                 self.taken_back(self.weigh_setup_of(*number));
+                self.forget_pause_ends(*number);
                 self.namespaces.remove(*number).into_iter().for_each(|group| self.groups.remove(group));
                 self.store.remove(&Key::Namespace(*number));
                 self.remove_producers(*number);
@@ -109,20 +110,11 @@ impl State {
                     exchange.bindings.remove(at);
                 });
             }
-            Fact::Paused { namespace, topics, paused } => {
-                let pauses = &mut self.namespaces[*namespace].paused;
-                let bytes = setup::of_pause(topics);
-                match paused {
-                    true => {
-                        pauses.insert(topics.detach());
-                        self.set_up(bytes);
-                    }
-                    false => {
-                        pauses.remove(topics);
-                        self.taken_back(bytes);
-                    }
+            Fact::Paused { namespace, topics, until } => {
+                let was_paused = self.set_pause(*namespace, topics, *until);
+                if was_paused != until.is_some() {
+                    self.refresh_paused(*namespace, topics);
                 }
-                self.refresh_paused(*namespace, topics);
             }
             Fact::TopicCreated { topic, group, namespace, name, floor, lease } => {
                 self.numbers.next_topic = self.numbers.next_topic.max(topic.0 + 1);

@@ -49,7 +49,7 @@ impl Command {
             | Command::Reschedule { topic, .. }
             | Command::Forget { topic, .. }
             | Command::Topic(topic) => topic.detach(),
-            Command::Pause { namespace, topics } | Command::Resume { namespace, topics } => {
+            Command::Pause { namespace, topics, .. } | Command::Resume { namespace, topics } => {
                 *namespace = namespace.detach();
                 *topics = topics.detach();
             }
@@ -66,9 +66,9 @@ impl Command {
                 *name = name.detach();
                 *rules = core::mem::take(rules).detach();
             }
-            Command::GroupCreate { namespace, name, .. } | Command::GroupDelete { namespace, name } => {
-                named(namespace, name);
-            }
+            Command::GroupCreate { namespace, name, .. }
+            | Command::GroupDelete { namespace, name }
+            | Command::Depose { namespace, group: name } => named(namespace, name),
             Command::ExchangeCreate { namespace, name: exchange, .. }
             | Command::ExchangeDelete { namespace, name: exchange }
             | Command::Bindings { namespace, exchange } => {

@@ -76,11 +76,12 @@ impl Core {
             }
             Command::Detach { session, consumer } => self.detach(session, consumer, log).map(Some),
             Command::Resign { session, consumer } => self.resign(session, consumer, log).map(Some),
+            Command::Depose { namespace, group } => self.depose(&namespace, &group, log).map(Some),
             Command::Look(look) => self.look(look).map(Some),
             Command::Cancel { topic, which } => self.cancel(&topic, which, log).map(Some),
             Command::Reschedule { topic, which, delay } => self.reschedule(&topic, which, delay, log).map(Some),
-            Command::Pause { namespace, topics } => self.pause(&namespace, topics, true, log).map(Some),
-            Command::Resume { namespace, topics } => self.pause(&namespace, topics, false, log).map(Some),
+            Command::Pause { namespace, topics, lasts } => self.pause(&namespace, topics, lasts, log).map(Some),
+            Command::Resume { namespace, topics } => self.resume(&namespace, topics, log).map(Some),
             Command::Forget { topic, dedup_hash } => self.forget(&topic, dedup_hash, log).map(Some),
             Command::Purge { namespace, filter, group } => {
                 self.purge(ticket, &namespace, filter, group, log).map(|()| None)

@@ -132,7 +132,7 @@ impl Core {
             usage: groups().map(Group::usage).fold(Usage::default(), Usage::most),
             groups: groups().map(Group::view).collect(),
             offices: self.offices(namespace).collect(),
-            paused: namespace.paused.iter().cloned().collect(),
+            paused: namespace.paused.iter().collect(),
             position,
         }
     }

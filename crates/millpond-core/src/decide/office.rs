@@ -6,7 +6,9 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use millpond_types::{Code, LeaderEpoch, Millis, OfficeTerms, OfficeView, Role, RunTime, SessionId, Standing};
+use millpond_types::{
+    Code, GroupName, LeaderEpoch, Millis, NamespaceName, OfficeTerms, OfficeView, Role, RunTime, SessionId, Standing,
+};
 
 use crate::Core;
 use crate::decide::Refusal;
@@ -31,6 +33,28 @@ impl Core {
         if self.state.office(group).is_none_or(|office| office.leader != Some(session)) {
             let detail =
                 format!("consumer {consumer} does not hold the office of its group, so there is nothing to resign");
+            return Err((Code::NotLeader, detail));
+        }
+        self.leave_office(group, log);
+        Ok(Reply::Done)
+    }
+
+    /// Somebody who is not the leader ends its term.
+    pub(super) fn depose(
+        &mut self,
+        namespace: &NamespaceName,
+        name: &GroupName,
+        log: &mut dyn FactLog,
+    ) -> Result<Reply, Refusal> {
+        let group = self.group_of(self.namespace_of(namespace)?, name)?;
+        let Some(office) = self.state.office(group) else {
+            let detail = format!(
+                "group {name} is shared by its consumers and has no leader: `group list` says which are exclusive"
+            );
+            return Err((Code::NotLeader, detail));
+        };
+        if office.leader.is_none() {
+            let detail = format!("nobody leads group {name} now, so there is nobody to depose");
             return Err((Code::NotLeader, detail));
         }
         self.leave_office(group, log);

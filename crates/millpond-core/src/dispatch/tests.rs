@@ -7,8 +7,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use millpond_types::{
-    Dispatch, Filter, GroupName, LeaseNumber, NamespaceName, PausedTopics, Policy, Priority, Rules, Start, TopicName,
-    TopicNumber,
+    Dispatch, Filter, GroupName, LeaseNumber, NamespaceName, Pause, PausedTopics, Policy, Priority, Rules, Start,
+    TopicName, TopicNumber, WallTime,
 };
 use proptest::prelude::*;
 
@@ -95,10 +95,11 @@ impl World {
     }
 
     fn pause(&mut self, topics: &PausedTopics, stop: bool) {
-        match stop {
-            true => self.state.namespaces[0].paused.insert(topics.clone()),
-            false => self.state.namespaces[0].paused.remove(topics),
-        }
+        let paused = &mut self.state.namespaces[0].paused;
+        _ = match stop {
+            true => paused.insert(Pause { topics: topics.clone(), until: WallTime::NEVER }),
+            false => paused.remove(topics),
+        };
         let slots: Vec<TopicSlot> = self.state.topics.iter().map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.offer(slot));
         if !stop {

@@ -53,6 +53,7 @@ impl State {
             | Command::Credit { .. }
             | Command::Detach { .. }
             | Command::Resign { .. }
+            | Command::Depose { .. }
             | Command::Pause { .. }
             | Command::Resume { .. }
             | Command::NamespaceSet { .. }

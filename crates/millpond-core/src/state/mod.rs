@@ -46,7 +46,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use millpond_types::{
-    ExchangeName, LeaseNumber, Policy, Priority, RunTime, Sequence, SessionId, TopicNumber, WallTime,
+    ExchangeName, LeaseNumber, PausedTopics, Policy, Priority, RunTime, Sequence, SessionId, TopicNumber, WallTime,
 };
 use slab::Slab;
 
@@ -131,6 +131,8 @@ pub(crate) struct State {
     pub(crate) run_timers: TimeIndex<Timer>,
     /// Deadlines in wall time.
     pub(crate) wall_timers: TimeIndex<Timer>,
+    /// When pauses are over, in wall time.
+    pub(crate) pause_ends: BTreeSet<(WallTime, NamespaceNumber, PausedTopics)>,
     /// First deadlines of pieces that are in the store.
     pub(crate) piece_timers: PieceTimers,
     /// What has changed of what is needed of the journal, for the shell.
@@ -180,6 +182,7 @@ impl State {
             producers: Producers::default(),
             run_timers: TimeIndex::new(),
             wall_timers: TimeIndex::new(),
+            pause_ends: BTreeSet::new(),
             piece_timers: PieceTimers::new(),
             holdings: Holdings::default(),
             notices: Vec::new(),

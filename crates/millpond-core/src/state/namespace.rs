@@ -123,7 +123,7 @@ impl Namespace {
             policy: self.policies.base.clone(),
             rules: self.policies.rules.clone(),
             version: self.policies.version,
-            paused: self.paused.iter().cloned().collect(),
+            paused: self.paused.iter().collect(),
             groups: self.groups.iter().chain(&self.ending).map(|number| groups[*number].page(*number)).collect(),
         }
     }

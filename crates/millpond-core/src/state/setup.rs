@@ -9,7 +9,9 @@ use alloc::vec::Vec;
 use core::mem::size_of;
 
 use bytes::Bytes;
-use millpond_types::{Binding, Condition, ExchangeName, GroupName, NamespaceName, PausedTopics, Policy, Rule, Rules};
+use millpond_types::{
+    Binding, Condition, ExchangeName, GroupName, NamespaceName, PausedTopics, Policy, Rule, Rules, WallTime,
+};
 
 use crate::fact::NamespaceNumber;
 use crate::routing::Exchange;
@@ -46,11 +48,12 @@ pub(crate) fn of_group(name: &GroupName) -> usize {
 }
 
 /// A pause of a topic, or of all with a prefix.
-pub(crate) fn of_pause(topics: &PausedTopics) -> usize {
+pub(crate) fn of_pause(topics: &PausedTopics, until: WallTime) -> usize {
     let length = BUFFER + topics.as_bytes().len();
     // A prefix that no other one covers is noted twice.
     let again = if topics.is_prefix() { in_map::<Vec<u8>>() + length } else { 0 };
-    in_map::<PausedTopics>() + length + again
+    let end = if until == WallTime::NEVER { 0 } else { in_map::<(WallTime, NamespaceNumber, PausedTopics)>() };
+    in_map::<(PausedTopics, WallTime)>() + length + again + end
 }
 
 /// An exchange without bindings.
@@ -92,7 +95,7 @@ impl State {
     pub(crate) fn weigh_setup_of(&self, number: NamespaceNumber) -> usize {
         let Namespace { name, policies, paused, exchanges, groups, ending } = &self.namespaces[number];
         let groups = groups.iter().chain(ending).map(|group| of_group(&self.groups[*group].name));
-        let paused = paused.iter().map(of_pause);
+        let paused = paused.iter().map(|pause| of_pause(&pause.topics, pause.until));
         let exchanges = exchanges.iter().map(|(name, exchange)| of_exchange(name, exchange));
         of_namespace(name, &policies.rules) + groups.chain(paused).chain(exchanges).sum::<usize>()
     }

@@ -54,7 +54,7 @@ enum Op {
     MakeAnew,
 }
 
-const VERBS: [&str; 8] = ["begin", "attach", "attach", "heartbeat", "detach", "resign", "lose", "end"];
+const VERBS: [&str; 9] = ["begin", "attach", "attach", "heartbeat", "detach", "resign", "depose", "lose", "end"];
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
@@ -300,6 +300,11 @@ impl World {
                 let is_attached = self.attached.contains(&(session, consumer));
                 let reply = self.say(&format!("resign s{session}.{consumer}"));
                 assert_eq!(reply == Reply::Done, is_attached && is_leader, "who leads may resign: {reply:?}");
+            }
+            "depose" => {
+                let is_led = self.checker.leader.is_some();
+                let reply = self.say("depose audit");
+                assert_eq!(reply == Reply::Done, is_led, "whoever leads may be deposed: {reply:?}");
             }
             verb => unreachable!("{verb}"),
         }

@@ -6,7 +6,7 @@ use millpond_core::Now;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::{
     Binding, Condition, Counts, ExchangeView, FinishOutcome, GroupView, MessageState, MessageView, Millis,
-    NamespaceView, OfficeView, OutcomeRun, Priority, PublishOutcome, Role, Standing, Tally, TopicView,
+    NamespaceView, OfficeView, OutcomeRun, Pause, Priority, PublishOutcome, Role, Standing, Tally, TopicView, WallTime,
 };
 
 use crate::journal::Journal;
@@ -201,7 +201,11 @@ fn office(view: &OfficeView) -> String {
 }
 
 fn namespace(view: &NamespaceView) -> String {
-    let paused: String = view.paused.iter().map(|topics| format!(", {topics} paused")).collect();
+    let paused = |Pause { topics, until }: &Pause| match *until {
+        WallTime::NEVER => format!(", {topics} paused"),
+        until => format!(", {topics} paused until {}", until.0),
+    };
+    let paused: String = view.paused.iter().map(paused).collect();
     let starting = |group: &GroupView| match &group.reached {
         _ if !group.is_starting => String::new(),
         None => ", starting".into(),

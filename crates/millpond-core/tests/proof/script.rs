@@ -199,6 +199,7 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
             let (session, consumer) = consumer(line.words[0]);
             Command::Resign { session, consumer }
         }
+        "depose" => Command::Depose { namespace, group: GroupName::try_from(line.words[0]).unwrap() },
         "look" => {
             let which = match line.words.get(1) {
                 Some(word) => LookWhich::One(line.which(word, names)),
@@ -214,7 +215,7 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
             let (topic, which) = (line.topic(), line.which(line.words[1], names));
             Command::Reschedule { topic, which, delay: line.time("delay").unwrap_or_default() }
         }
-        "pause" => Command::Pause { namespace, topics: line.paused() },
+        "pause" => Command::Pause { namespace, topics: line.paused(), lasts: line.time("for") },
         "resume" => Command::Resume { namespace, topics: line.paused() },
         "forget" => {
             let topic = line.topic();

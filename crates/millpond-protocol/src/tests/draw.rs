@@ -6,9 +6,9 @@ use millpond_types::{
     Binding, Coalesce, Code, Condition, Counts, DeadView, DedupWindow, Dispatch, ExchangeKind, ExchangeName,
     ExchangeView, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName, GroupView, LeaderEpoch, LeaseNumber,
     MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms, OfficeView, OnExpiry,
-    OutcomeRun, Overflow, Overrides, Pattern, PausedTopics, Policy, Priority, ProducerId, PublishOutcome, Quotas, Rate,
-    Receipt, RequestId, Retention, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing, Start, Tally,
-    TopBy, TopicName, TopicNumber, TopicView, Unroutable, Usage, WallTime, block,
+    OutcomeRun, Overflow, Overrides, Pattern, Pause, PausedTopics, Policy, Priority, ProducerId, PublishOutcome,
+    Quotas, Rate, Receipt, RequestId, Retention, Retry, Role, RoutingKey, Rule, Rules, Sequence, SessionId, Standing,
+    Start, Tally, TopBy, TopicName, TopicNumber, TopicView, Unroutable, Usage, WallTime, block,
 };
 
 use crate::*;
@@ -94,6 +94,11 @@ impl Draw {
     fn paused_topics(&mut self) -> PausedTopics {
         let name = self.topic();
         [PausedTopics::all(), PausedTopics::prefix(&name), PausedTopics::from(&name)][self.below(3)].clone()
+    }
+
+    fn pause(&mut self) -> Pause {
+        let until = self.option(|draw| WallTime(draw.u64() / 2)).unwrap_or(WallTime::NEVER);
+        Pause { topics: self.paused_topics(), until }
     }
 
     fn priority(&mut self) -> Priority {
@@ -376,7 +381,10 @@ impl Draw {
             }
             "Cancel" => Request::Cancel { topic: self.topic_ref(), which: self.which() },
             "Reschedule" => Request::Reschedule { topic: self.topic_ref(), which: self.which(), delay: self.millis() },
-            "Pause" => Request::Pause { namespace: self.namespace(), topics: self.paused_topics() },
+            "Pause" => {
+                let (namespace, topics) = (self.namespace(), self.paused_topics());
+                Request::Pause { namespace, topics, lasts: self.option(Draw::millis) }
+            }
             "Resume" => Request::Resume { namespace: self.namespace(), topics: self.paused_topics() },
             "Forget" => Request::Forget { topic: self.topic_ref(), dedup_id: self.bytes(1, DEDUP_ID_MAX) },
             "Purge" => {
@@ -393,6 +401,7 @@ impl Draw {
                 Request::GroupCreate { namespace: self.namespace(), group: self.group(), start: self.start(), kind }
             }
             "GroupDelete" => Request::GroupDelete { namespace: self.namespace(), group: self.group() },
+            "Depose" => Request::Depose { namespace: self.namespace(), group: self.group() },
             "Namespaces" => Request::Namespaces { after: self.option(Draw::namespace) },
             "Stats" => Request::Stats { namespace: self.namespace() },
             "Topics" => Request::Topics { listing: self.listing(), group: self.group() },
@@ -488,7 +497,7 @@ impl Draw {
             usage: Usage { messages: self.u64(), bytes: self.u64(), topics: self.u64(), connections: self.u64() },
             groups: self.list(0, Draw::group_view),
             offices: self.list(0, Draw::office),
-            paused: self.list(0, Draw::paused_topics),
+            paused: self.list(0, Draw::pause),
             position: self.u64(),
         }
     }

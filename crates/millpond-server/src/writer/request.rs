@@ -183,6 +183,7 @@ impl Request {
             | Command::Credit { .. }
             | Command::Detach { .. }
             | Command::Resign { .. }
+            | Command::Depose { .. }
             | Command::Pause { .. }
             | Command::Resume { .. }
             | Command::Purge { .. }
@@ -290,6 +291,7 @@ fn held(command: &Command) -> usize {
         | Command::Credit { .. }
         | Command::Detach { .. }
         | Command::Resign { .. }
+        | Command::Depose { .. }
         | Command::NamespaceDelete(_)
         | Command::GroupCreate { .. }
         | Command::GroupDelete { .. }
@@ -358,7 +360,8 @@ fn looked_up(command: &Command) -> LookedUp {
         | Command::SessionEnd(_)
         | Command::Attach(_)
         | Command::Detach { .. }
-        | Command::Resign { .. } => few(0),
+        | Command::Resign { .. }
+        | Command::Depose { .. } => few(0),
         Command::NamespaceSet { .. }
         | Command::NamespaceDelete(_)
         | Command::GroupCreate { .. }

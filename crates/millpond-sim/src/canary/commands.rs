@@ -47,11 +47,14 @@ impl Canary {
                 let (messages, bytes) = (receive.messages * 2, receive.bytes * 2);
                 Command::Receive(Receive { messages, bytes, ..receive })
             }
-            (Canary::Paused, Command::Pause { namespace, topics }) => {
-                Command::Pause { namespace, topics: mistaken(&topics) }
+            (Canary::Paused, Command::Pause { namespace, topics, lasts }) => {
+                Command::Pause { namespace, topics: mistaken(&topics), lasts }
             }
             (Canary::Paused, Command::Resume { namespace, topics }) => {
                 Command::Resume { namespace, topics: mistaken(&topics) }
+            }
+            (Canary::PauseEnds, Command::Pause { namespace, topics, lasts }) => {
+                Command::Pause { namespace, topics, lasts: lasts.map(half) }
             }
             (Canary::HeirPriority, Command::Publish(mut publish)) => {
                 publish.runs.iter_mut().for_each(|run| run.priority = Priority::LOWEST);

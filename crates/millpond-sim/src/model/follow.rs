@@ -56,9 +56,12 @@ impl Model {
                     (of.reached, of.rest) = (reached, *rest);
                 }
             }
-            Fact::Paused { namespace, topics, paused } => {
+            Fact::Paused { namespace, topics, until } => {
                 let home = self.namespaces.get_mut(namespace).expect("a fact names a namespace that is there");
-                _ = if *paused { home.paused.insert(topics.clone()) } else { home.paused.remove(topics) };
+                match until {
+                    Some(until) => _ = home.paused.insert(topics.clone(), *until),
+                    None => _ = home.paused.remove(topics),
+                }
             }
             Fact::TopicCreated { topic, group, name, floor, .. } => {
                 let of = &self.groups[group];

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_types::{
     Binding, ExchangeKind, ExchangeName, NamespaceName, PausedTopics, Policy, Rule, Rules, TopicName, Unroutable,
+    WallTime,
 };
 
 /// A namespace.
@@ -15,8 +16,8 @@ pub struct Home {
     pub policy: Policy,
     /// What it says otherwise for some topics, likewise.
     pub rules: Rules,
-    /// What is paused.
-    pub paused: BTreeSet<PausedTopics>,
+    /// What is paused, and until when.
+    pub paused: BTreeMap<PausedTopics, WallTime>,
     /// Its exchanges.
     pub exchanges: BTreeMap<ExchangeName, Exchange>,
 }
@@ -32,7 +33,7 @@ pub struct Exchange {
 
 impl Home {
     pub(super) fn new(name: NamespaceName, policy: Policy, rules: Rules) -> Home {
-        let (paused, exchanges) = (BTreeSet::new(), BTreeMap::new());
+        let (paused, exchanges) = (BTreeMap::new(), BTreeMap::new());
         Home { name, policy, rules, paused, exchanges }
     }
 
@@ -62,6 +63,6 @@ impl Home {
 
     /// Whether deliveries of a topic are stopped.
     pub fn is_paused(&self, name: &TopicName) -> bool {
-        self.paused.iter().any(|paused| paused.covers(name))
+        self.paused.keys().any(|paused| paused.covers(name))
     }
 }

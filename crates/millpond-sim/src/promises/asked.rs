@@ -85,13 +85,14 @@ impl Promises {
                     (*start, *kind) = (*asked, *wanted);
                 }
             }
-            (
-                Fact::Paused { topics, .. },
-                Some(Asking {
-                    command: Command::Pause { topics: asked, .. } | Command::Resume { topics: asked, .. },
-                    ..
-                }),
-            ) => *topics = asked.clone(),
+            (Fact::Paused { topics, until, .. }, Some(Asking { command, .. })) => match command {
+                Command::Pause { topics: asked, lasts, .. } => {
+                    *topics = asked.clone();
+                    *until = Some(lasts.map_or(WallTime::NEVER, |lasts| self.told + lasts));
+                }
+                Command::Resume { topics: asked, .. } => (*topics, *until) = (asked.clone(), None),
+                _ => {}
+            },
             (Fact::Published { topic, published, expires, dedup, dedup_until, block, .. }, asking) => {
                 let found = self.model.topics.iter().find(|((_, number), _)| number == topic);
                 let Some(((group, _), of)) = found else { return fact };

@@ -1,4 +1,4 @@
-//! Terms of office: a leader leads until it has resigned, detached its last consumer, ended its session, had that expire, or
+//! Terms of office: a leader leads until it has resigned, was deposed, has detached its last consumer, ended its session, had that expire, or
 //! was not heard of for a term; not for less, and no longer. What it has leased lasts for the hand-over then. Who comes to lead
 //! was heard of within a term.
 
@@ -74,6 +74,13 @@ impl Terms {
                     return Err(Violation::terms(format!("{session:?} has resigned, and leads group {group}")));
                 }
             }
+            (Command::Depose { namespace, group: name }, Some(Reply::Done)) => {
+                let group = group_of(model, namespace, name);
+                let office = group.and_then(|group| model.groups[&group].office);
+                if office.is_none_or(|office| office.leader.is_some()) {
+                    return Err(Violation::terms(format!("the leader of {name} is deposed, and it has {office:?}")));
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -140,6 +147,7 @@ impl Terms {
         let leader = office.leader.expect("somebody leaves it");
         let why = match asked {
             Some(Command::Resign { session, .. }) if *session == leader => Some("offices resigned"),
+            Some(Command::Depose { group: name, .. }) if *name == model.groups[group].name => Some("leaders deposed"),
             Some(Command::Detach { session, consumer }) if *session == leader => {
                 let is_last = self.seats_of(*group, leader).eq([*consumer]);
                 Some("offices left by the last consumer").filter(|_| is_last)

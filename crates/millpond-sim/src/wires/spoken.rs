@@ -95,7 +95,7 @@ fn of_operator(command: Command, hash_key: [u64; 2]) -> Frame {
             };
             Frame::Look { topic: self::topic(topic), which, group }
         }
-        Command::Pause { namespace, topics } => Frame::Pause { namespace, topics },
+        Command::Pause { namespace, topics, lasts } => Frame::Pause { namespace, topics, lasts },
         Command::Resume { namespace, topics } => Frame::Resume { namespace, topics },
         Command::Topic(topic) => Frame::Topic(self::topic(topic)),
         Command::Purge { namespace, filter, group } => Frame::Purge { namespace, filter, group },
@@ -128,6 +128,7 @@ fn of_groups(command: Command) -> Frame {
             Frame::GroupCreate { namespace, group, start, kind }
         }
         Command::GroupDelete { namespace, name: group } => Frame::GroupDelete { namespace, group },
+        Command::Depose { namespace, group } => Frame::Depose { namespace, group },
         Command::ExchangeCreate { namespace, name: exchange, kind, unroutable } => {
             Frame::ExchangeCreate { namespace, exchange, kind, unroutable }
         }

@@ -31,11 +31,11 @@ pub fn encode_fact(fact: &Fact, context: &mut Context, out: &mut Vec<u8>) {
             sink.byte(4);
             sink.number32(*number);
         }
-        Fact::Paused { namespace, topics, paused } => {
+        Fact::Paused { namespace, topics, until } => {
             sink.byte(5);
             sink.number32(*namespace);
             sink.paused_topics(topics);
-            sink.flag(*paused);
+            sink.pause_end(*until);
         }
         Fact::TopicCreated { topic, group, namespace, name, floor, lease } => {
             sink.byte(6);
@@ -318,7 +318,10 @@ pub fn decode_fact(source: &mut Source<'_>) -> Result<Fact, BadRecord> {
             version: source.number()?,
         },
         4 => Fact::NamespaceDeleted { number: source.number32()? },
-        5 => Fact::Paused { namespace: source.number32()?, topics: source.paused_topics()?, paused: source.flag()? },
+        5 => {
+            let (namespace, topics) = (source.number32()?, source.paused_topics()?);
+            Fact::Paused { namespace, topics, until: source.pause_end()? }
+        }
         6 => {
             let (topic, group, namespace) = (source.next_topic()?, source.number32()?, source.number32()?);
             let (name, floor) = (source.topic_name()?, source.next_sequence()?.0);

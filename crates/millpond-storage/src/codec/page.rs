@@ -127,7 +127,7 @@ impl Sink<'_> {
                 self.policy(policy);
                 self.rules(rules);
                 self.number(*version);
-                self.list(paused, Sink::paused_topics);
+                self.list(paused, Sink::pause);
                 self.list(groups, Sink::group);
             }
             Page::Topic(page) => {
@@ -207,7 +207,7 @@ impl Source<'_> {
                 policy: self.policy()?,
                 rules: self.rules()?,
                 version: self.number()?,
-                paused: self.list(Source::paused_topics)?,
+                paused: self.list(Source::pause)?,
                 groups: self.list(Source::group)?,
             })),
             Key::Topic { group, shelf: _, name } => {

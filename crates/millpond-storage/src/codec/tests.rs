@@ -16,9 +16,9 @@ use millpond_types::block::{self, Sizes};
 use millpond_types::{
     Binding, Coalesce, Code, Condition, Counts, DedupWindow, Dispatch, EndReason, ExchangeKind, ExchangeName,
     GroupKind, GroupName, LeaderEpoch, LeaseNumber, MessageId, MessageState, Millis, NamespaceName, OfficeTerms,
-    OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, PausedTopics, Policy, Priority, ProducerId, PublishOutcome,
-    Quotas, Rate, Retention, Retry, RoutingKey, Rule, Rules, RunTime, Sequence, SessionId, Start, Tally, TopicName,
-    TopicNumber, Unroutable, WallTime,
+    OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, Pause, PausedTopics, Policy, Priority, ProducerId,
+    PublishOutcome, Quotas, Rate, Retention, Retry, RoutingKey, Rule, Rules, RunTime, Sequence, SessionId, Start,
+    Tally, TopicName, TopicNumber, Unroutable, WallTime,
 };
 
 use super::*;
@@ -149,7 +149,7 @@ fn the_bytes_of_entries_are_those_of_version_1() {
 /// Such a pause is younger than the version: the empty prefix, which no other name may be.
 #[test]
 fn a_pause_of_all_is_that_of_an_empty_prefix() {
-    let fact = Fact::Paused { namespace: 7, topics: PausedTopics::all(), paused: true };
+    let fact = Fact::Paused { namespace: 7, topics: PausedTopics::all(), until: Some(WallTime::NEVER) };
     let mut bytes = Vec::new();
     encode_fact(&fact, &mut Context::default(), &mut bytes);
     assert_eq!(decode_fact(&mut Source::new(&bytes.clone().into())), Ok(fact));
@@ -157,6 +157,43 @@ fn a_pause_of_all_is_that_of_an_empty_prefix() {
     assert_eq!(bytes[at - 1..], [0, 1, 1]);
     bytes[at] = 0;
     assert!(decode_fact(&mut Source::new(&bytes.into())).is_err(), "no topic has an empty name");
+}
+
+/// Such a pause is younger than the version as well: its end stands behind a byte that was 0 or 1.
+#[test]
+fn a_pause_for_a_time_is_read_as_it_was_written() {
+    let topics = PausedTopics::prefix(&TopicName::try_from("a/").unwrap());
+    let until = WallTime(1_790_000_000_000);
+    let fact = Fact::Paused { namespace: 7, topics: topics.clone(), until: Some(until) };
+    let mut bytes = Vec::new();
+    encode_fact(&fact, &mut Context::default(), &mut bytes);
+    assert_eq!(decode_fact(&mut Source::new(&bytes.clone().into())), Ok(fact));
+    let at = bytes.iter().rposition(|byte| *byte == b'/').unwrap() + 2;
+    assert_eq!(bytes[at - 1..=at], [1, 2]);
+    bytes[at] = 3;
+    assert!(decode_fact(&mut Source::new(&bytes.into())).is_err(), "a pause ends never, at a time, or now");
+
+    let mut page = NamespacePage {
+        number: 0,
+        name: NamespaceName::default(),
+        policy: Policy::default(),
+        rules: Rules::default(),
+        version: 1,
+        paused: vec![Pause { topics: topics.clone(), until }, Pause { topics, until: WallTime::NEVER }],
+        groups: Vec::new(),
+    };
+    let (key, mut bytes) = (Key::Namespace(0), Vec::new());
+    for _ in 0..2 {
+        bytes.clear();
+        let entry = Page::Namespace(Box::new(page.clone()));
+        encode_entry(&entry, &mut bytes);
+        assert_eq!(decode_entry(&key, &bytes.clone().into()), Ok(entry));
+        page.paused.pop();
+    }
+    let at = bytes.iter().rposition(|byte| *byte == b'/').unwrap() + 1;
+    assert_eq!(bytes[at], 0b11);
+    bytes[at] = 0b111;
+    assert!(decode_entry(&key, &bytes.into()).is_err(), "a flag that is not known is no flag");
 }
 
 #[test]
@@ -741,7 +778,10 @@ impl Draw {
                 version: self.number(),
             },
             3 => Fact::NamespaceDeleted { number: namespace },
-            4 => Fact::Paused { namespace, topics: self.paused_topics(&name), paused: self.flag() },
+            4 => {
+                let topics = self.paused_topics(&name);
+                Fact::Paused { namespace, topics, until: self.flag().then_some(WallTime::NEVER) }
+            }
             5 => Fact::TopicCreated { topic, group, namespace, name, floor: self.number(), lease },
             6 => Fact::TopicVanished { topic, group },
             7 => self.published(),
@@ -919,7 +959,7 @@ impl Draw {
                 version: self.number(),
                 paused: self.list(3, |draw| {
                     let name = draw.topic_name();
-                    draw.paused_topics(&name)
+                    Pause { topics: draw.paused_topics(&name), until: WallTime::NEVER }
                 }),
                 groups: self.list(3, Self::group),
             })),

@@ -6,11 +6,16 @@ use millpond_core::outcomes::Outcomes;
 use millpond_core::output::Extent;
 use millpond_core::store::Shelf;
 use millpond_types::{
-    ExchangeName, GroupName, MessageId, Millis, NamespaceName, PausedTopics, Priority, Sequence, TopicName,
+    ExchangeName, GroupName, MessageId, Millis, NamespaceName, Pause, PausedTopics, Priority, Sequence, TopicName,
     TopicNumber, WallTime,
 };
 
 use super::{BadRecord, Sink, Source};
+
+/// A pause is of all topics with a prefix.
+const IS_PREFIX: u8 = 1;
+/// A pause is over at a time, which follows.
+const HAS_END: u8 = 2;
 
 impl Source<'_> {
     pub(super) fn topic(&mut self) -> Result<TopicNumber, BadRecord> {
@@ -54,6 +59,26 @@ impl Source<'_> {
     pub(super) fn paused_topics(&mut self) -> Result<PausedTopics, BadRecord> {
         let bad = self.bad("pauses a topic's name that breaks the rules for names");
         PausedTopics::new(self.copied()?, self.flag()?).map_err(|_| bad)
+    }
+
+    pub(super) fn pause_end(&mut self) -> Result<Option<WallTime>, BadRecord> {
+        match self.byte()? {
+            0 => Ok(None),
+            1 => Ok(Some(WallTime::NEVER)),
+            2 => self.number().map(|until| Some(WallTime(until))),
+            _ => Err(self.bad("has an unknown end of a pause")),
+        }
+    }
+
+    pub(super) fn pause(&mut self) -> Result<Pause, BadRecord> {
+        let bad = self.bad("pauses a topic's name that breaks the rules for names");
+        let (name, flags) = (self.copied()?, self.byte()?);
+        if flags & !(IS_PREFIX | HAS_END) != 0 {
+            return Err(self.bad("has a pause with flags that this version does not know"));
+        }
+        let topics = PausedTopics::new(name, flags & IS_PREFIX != 0).map_err(|_| bad)?;
+        let until = if flags & HAS_END != 0 { WallTime(self.number()?) } else { WallTime::NEVER };
+        Ok(Pause { topics, until })
     }
 
     pub(super) fn namespace_name(&mut self) -> Result<NamespaceName, BadRecord> {
@@ -132,6 +157,26 @@ impl Sink<'_> {
     pub(super) fn paused_topics(&mut self, topics: &PausedTopics) {
         self.string(topics.as_bytes());
         self.flag(topics.is_prefix());
+    }
+
+    pub(super) fn pause_end(&mut self, until: Option<WallTime>) {
+        match until {
+            None => self.byte(0),
+            Some(WallTime::NEVER) => self.byte(1),
+            Some(until) => {
+                self.byte(2);
+                self.number(until.0);
+            }
+        }
+    }
+
+    pub(super) fn pause(&mut self, Pause { topics, until }: &Pause) {
+        let has_end = *until != WallTime::NEVER;
+        self.string(topics.as_bytes());
+        self.byte(if topics.is_prefix() { IS_PREFIX } else { 0 } | if has_end { HAS_END } else { 0 });
+        if has_end {
+            self.number(until.0);
+        }
     }
 
     pub(super) fn message_id(&mut self, id: MessageId) {

@@ -1,4 +1,4 @@
-//! `group`: makes, lists and deletes the groups of a namespace.
+//! `group`: makes, lists and deletes the groups of a namespace, and deposes their leaders.
 
 use clap::{Args, Subcommand};
 use millpond_types::{
@@ -13,7 +13,7 @@ use crate::say;
 use crate::table::Table;
 use crate::{json, quantity};
 
-/// Make, list and delete the groups of a namespace
+/// Make, list and delete the groups of a namespace, and depose their leaders
 ///
 /// Every group sees every message once; consumers of one group share its messages. A namespace has the group `default`.
 #[derive(Subcommand)]
@@ -24,6 +24,8 @@ pub enum Group {
     List(List),
     /// Delete a group, with all messages and dead letters that it holds
     Delete(One),
+    /// End the term of the leader of an exclusive group: it may finish what it has, and waits behind all other candidates
+    Depose(One),
 }
 
 #[derive(Args)]
@@ -76,6 +78,9 @@ impl Group {
             }
             Group::Delete(One { namespace, group }) => {
                 with_client(globals, async |client| Ok(client.delete_group(namespace, group).await?))
+            }
+            Group::Depose(One { namespace, group }) => {
+                with_client(globals, async |client| Ok(client.depose(namespace, group).await?))
             }
             Group::List(List { namespace }) => {
                 let view = with_client(globals, async |client| Ok(client.stats(namespace).await?))?;

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use millpond_client::{Client, Error, NamespacePage};
 use millpond_types::{
     Coalesce, Code, DedupWindow, Dispatch, Millis, NamespaceName, NamespaceView, OnExpiry, Overflow, Overrides,
-    Pattern, Policy, Quotas, Rate, Retention, Retry, Rule, Rules, TopicName,
+    Pattern, Pause, Policy, Quotas, Rate, Retention, Retry, Rule, Rules, TopicName, WallTime,
 };
 
 use crate::cli::{Globals, Output};
@@ -346,8 +346,12 @@ fn show(view: &NamespaceView) -> Table {
         let values = policy::entries_text(&rule.overrides);
         table.row(["rule".into(), format!("{} {values}", json::pattern_text(&rule.pattern)), String::new()]);
     }
-    for paused in &view.paused {
-        table.row(["paused".into(), json::paused_text(paused), String::new()]);
+    for Pause { topics, until } in &view.paused {
+        let until = match *until {
+            WallTime::NEVER => "until it is resumed".into(),
+            until => format!("until {}", json::time_text(until)),
+        };
+        table.row(["paused".into(), json::paused_text(topics), until]);
     }
     table
 }

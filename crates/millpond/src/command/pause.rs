@@ -1,14 +1,14 @@
 //! `pause` and `resume`: whether topics are delivered: one, all with a prefix, or all of a namespace.
 
 use clap::Args;
-use millpond_types::{NamespaceName, PausedTopics};
+use millpond_types::{Millis, NamespaceName, PausedTopics};
 
 use crate::address::{Address, Place};
 use crate::cli::Globals;
 use crate::connection::with_client;
 use crate::failure::Failure;
-use crate::json;
 use crate::shell;
+use crate::{json, quantity};
 
 /// Stop deliveries of a topic, of all topics with a prefix, or of all of a namespace; publishing goes on
 #[derive(Args)]
@@ -16,6 +16,9 @@ pub struct Pause {
     /// The topic, the prefix, or the namespace
     #[arg(value_name = "NS[/TOPIC|/PREFIX*]")]
     topics: Address,
+    /// How long; what is paused already is so from now on for as long [default: until it is resumed]
+    #[arg(long = "for", value_name = "TIME", value_parser = quantity::millis)]
+    lasts: Option<Millis>,
 }
 
 /// Undo a pause of the same topic, prefix or namespace
@@ -30,7 +33,7 @@ impl Pause {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         let Address { namespace, place } = self.topics;
-        with_client(globals, async |client| Ok(client.pause(namespace, topics(place)).await?))
+        with_client(globals, async |client| Ok(client.pause(namespace, topics(place), self.lasts).await?))
     }
 }
 
@@ -41,6 +44,7 @@ impl Resume {
         let topics = topics(place);
         with_client(globals, async |client| {
             let paused = client.stats(namespace.clone()).await?.paused;
+            let paused: Vec<_> = paused.into_iter().map(|pause| pause.topics).collect();
             if paused.contains(&topics) {
                 return Ok(client.resume(namespace, topics).await?);
             }

@@ -59,6 +59,24 @@ fn a_stopped_leader_is_deposed_and_may_finish_what_it_has() {
     assert!(!said.contains("lost"), "{said}");
 }
 
+/// Its heartbeats go on, and so would its office for ever: who runs the broker ends that.
+#[test]
+fn a_leader_whose_command_hangs_is_deposed_by_hand() {
+    let (house, first, second) = House::with_two("1m");
+    house.broker.call(&["group", "depose", "default", "default"]).failed(1, &["shared by its consumers"]);
+    house.broker.ok(&["group", "depose", "default", "audit"]);
+    house.until("the second leads", |office| office["epoch"] == 2);
+    assert_eq!(house.office()["handing_over"], true);
+    house.open_the_gate();
+    house.until_finished();
+    let notes = house.notes();
+    assert_eq!((&*notes[0][0], &*notes[0][1], &*notes[0][3]), ("1", "first", "slow"));
+    assert!(notes[1..].iter().all(|note| note[0] == "2" && note[1] == "second"), "{notes:?}");
+    end(second);
+    assert!(end(first).contains("no longer leading group audit"));
+    house.broker.call(&["group", "depose", "default", "audit"]).failed(1, &["nobody leads group audit"]);
+}
+
 /// One that is never heard of again, though its process and its connection are there.
 #[test]
 fn a_leader_that_stays_stopped_is_followed_at_the_end_of_its_handover() {

@@ -163,11 +163,32 @@ fn a_whole_namespace_is_paused_and_resumed() {
     }
     assert_eq!(broker.ok(&["receive", "default", "--max", "9"]), "");
     assert_eq!(broker.json(&["receive", "other", "--max", "9"])[0]["topic"], "beta");
-    assert_eq!(broker.json(&["namespace", "show", "default", "--output", "json"])[0]["paused"], json!(["*", "acme/*"]));
+    assert_eq!(
+        broker.json(&["namespace", "show", "default", "--output", "json"])[0]["paused"],
+        json!([
+            { "topics": "*", "until": null },
+            { "topics": "acme/*", "until": null },
+        ])
+    );
     broker.call(&["resume", "default/beta"]).failed(1, &["beta is not paused by itself", "`millpond resume default`"]);
     broker.call(&["resume", "other"]).failed(1, &["other is not paused"]);
     broker.ok(&["resume", "default/*"]);
     assert_eq!(broker.json(&["receive", "default", "--max", "9"]).len(), 1, "that of beta, and not of acme");
+}
+
+#[test]
+fn a_pause_for_a_time_is_over_by_itself() {
+    let broker = Broker::start();
+    broker.ok(&["publish", "default/orders", "held"]);
+    broker.ok(&["pause", "default/orders", "--for", "1s"]);
+    let shown = broker.json(&["namespace", "show", "default", "--output", "json"]);
+    assert_eq!(shown[0]["paused"][0]["topics"], "orders");
+    assert!(shown[0]["paused"][0]["until"].as_str().unwrap().ends_with('Z'), "{shown:?}");
+    assert!(broker.ok(&["namespace", "show", "default"]).contains("until 2"));
+    assert!(broker.ok(&["receive", "default", "--wait", "0s"]).is_empty());
+    assert_eq!(broker.json(&["receive", "default", "--wait", "30s", "--ack"])[0]["body"], "held");
+    assert_eq!(broker.json(&["namespace", "show", "default", "--output", "json"])[0]["paused"], json!([]));
+    broker.call(&["pause", "default/orders", "--for", "0s"]).failed(1, &["at least 1 ms"]);
 }
 
 /// Who resumes what is not paused is told so, and what it is paused by.

@@ -94,7 +94,7 @@ fn namespaces_with_much_to_tell_come_in_pages() {
             let pauses = (0..NAMESPACES * 1000).map(|number| {
                 let namespace = NamespaceName::try_from(&*name(number / 1000)).unwrap();
                 let (client, name) = (client.clone(), topic(&format!("{number:0512}")));
-                async move { client.pause(namespace, PausedTopics::from(&name)).await.unwrap() }
+                async move { client.pause(namespace, PausedTopics::from(&name), None).await.unwrap() }
             });
             do_all(pauses).await;
         },

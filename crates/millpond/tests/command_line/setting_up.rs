@@ -53,7 +53,7 @@ fn what_clients_set_up_stays_within_its_share_and_leaves_the_rest_alone() {
     let pauses = client.ask_all((0..2_000).map(|at| {
         let name = long_name(at);
         let topics = if at % 2 == 0 { PausedTopics::prefix(&name) } else { PausedTopics::from(&name) };
-        Request::Pause { namespace: namespace.clone(), topics }
+        Request::Pause { namespace: namespace.clone(), topics, lasts: None }
     }));
     println!("pauses: {pauses:?}, {} MiB resident", broker.resident() / MIB);
     assert!(pauses.refused > 1_900, "{pauses:?}");

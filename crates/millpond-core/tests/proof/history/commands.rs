@@ -133,7 +133,7 @@ impl Op {
                 let (topic, delay) = (TopicRef { namespace, name }, Millis(*delay));
                 Command::Reschedule { topic, which: Which::Id(id), delay }
             }
-            Op::Pause { name, stop } => {
+            Op::Pause { name, stop, lasts } => {
                 let topics = match TOPICS.get(*name) {
                     Some(topic) => PausedTopics::from(&self::name(topic)),
                     None => match ["a", "b/"].get(*name - TOPICS.len()) {
@@ -141,7 +141,10 @@ impl Op {
                         None => PausedTopics::all(),
                     },
                 };
-                if *stop { Command::Pause { namespace, topics } } else { Command::Resume { namespace, topics } }
+                match stop {
+                    true => Command::Pause { namespace, topics, lasts: lasts.map(Millis) },
+                    false => Command::Resume { namespace, topics },
+                }
             }
             Op::Forget { topic: at, dedup } => {
                 Command::Forget { topic: topic(*at), dedup_hash: hash(TOPICS[*at], *dedup) }

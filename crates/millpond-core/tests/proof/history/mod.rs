@@ -105,6 +105,7 @@ pub enum Op {
     Pause {
         name: usize,
         stop: bool,
+        lasts: Option<u64>,
     },
     Forget {
         topic: usize,
@@ -194,7 +195,8 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => (session(), consumer()).prop_map(|(session, consumer)| Op::Detach { session, consumer }),
         4 => (topic(), any::<usize>(), dedup()).prop_map(|(topic, message, dedup)| Op::Cancel { topic, message, dedup }),
         2 => (any::<usize>(), time()).prop_map(|(message, delay)| Op::Reschedule { message, delay }),
-        2 => (0..TOPICS.len() + 3, any::<bool>()).prop_map(|(name, stop)| Op::Pause { name, stop }),
+        2 => (0..TOPICS.len() + 3, any::<bool>(), proptest::option::of(0..20_000u64))
+            .prop_map(|(name, stop, lasts)| Op::Pause { name, stop, lasts }),
         2 => (topic(), 0..2u8).prop_map(|(topic, dedup)| Op::Forget { topic, dedup }),
         1 => (filter(), option::of(group())).prop_map(|(filter, group)| Op::Purge { filter, group }),
         2 => (filter(), group(), option::of(1..4u32)).prop_map(|(filter, group, first)| Op::Redrive { filter, group, first }),

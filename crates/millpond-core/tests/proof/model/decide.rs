@@ -105,8 +105,10 @@ impl Model {
                     one("ok")
                 }
             },
-            Command::Pause { topics, .. } => {
-                self.paused.insert(topics.clone());
+            Command::Pause { lasts: Some(Millis(0)), .. } => one(Code::ArgumentInvalid.name()),
+            Command::Pause { topics, lasts, .. } => {
+                let until = lasts.map_or(u64::MAX, |lasts| self.wall + lasts.0);
+                self.paused.insert(topics.clone(), until);
                 one("ok")
             }
             Command::Resume { topics, .. } => {

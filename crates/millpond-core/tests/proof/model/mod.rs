@@ -33,7 +33,8 @@ pub struct Model {
     pub topics: BTreeMap<Place, Topic>,
     pub dead: BTreeMap<(Place, MessageId), Dead>,
     dedup: BTreeMap<u128, (MessageId, u64)>,
-    pub paused: BTreeSet<PausedTopics>,
+    /// With the time when it is over.
+    pub paused: BTreeMap<PausedTopics, u64>,
     pub sessions: BTreeMap<u64, Session>,
     consumers: Vec<Consumer>,
     next_group: GroupNumber,
@@ -156,7 +157,7 @@ impl Model {
             topics: BTreeMap::new(),
             dead: BTreeMap::new(),
             dedup: BTreeMap::new(),
-            paused: BTreeSet::new(),
+            paused: BTreeMap::new(),
             sessions: BTreeMap::new(),
             consumers: Vec::new(),
             next_group: 1,
@@ -173,6 +174,7 @@ impl Model {
     /// What time has brought; the sessions that have expired.
     pub fn advance(&mut self) -> Vec<u64> {
         let (run, wall) = (self.run, self.wall);
+        self.paused.retain(|_, until| *until > wall);
         if run >= self.grace {
             let ran_out = |message: &Message| match message.state {
                 State::Leased { holder: 0, deadline, .. } => deadline <= run,
@@ -269,7 +271,7 @@ impl Model {
     }
 
     pub fn is_paused(&self, name: &TopicName) -> bool {
-        self.paused.iter().any(|paused| match paused.is_prefix() {
+        self.paused.keys().any(|paused| match paused.is_prefix() {
             true => name.as_bytes().starts_with(paused.as_bytes()),
             false => name.as_bytes() == paused.as_bytes(),
         })

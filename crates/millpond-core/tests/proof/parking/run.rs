@@ -119,7 +119,7 @@ impl Run {
         if let Some((at, stop)) = round.pause {
             let (namespace, topics) = (NamespaceName::default(), PausedTopics::from(&name(TOPICS[at])));
             self.submit(vec![match stop {
-                true => Command::Pause { namespace, topics },
+                true => Command::Pause { namespace, topics, lasts: None },
                 false => Command::Resume { namespace, topics },
             }]);
         }

@@ -99,7 +99,7 @@ impl Conversation {
                 let which = convert::which(which, &topic, key);
                 manage(Command::Reschedule { topic, which, delay })
             }
-            frame::Request::Pause { namespace, topics } => manage(Command::Pause { namespace, topics }),
+            frame::Request::Pause { namespace, topics, lasts } => manage(Command::Pause { namespace, topics, lasts }),
             frame::Request::Resume { namespace, topics } => manage(Command::Resume { namespace, topics }),
             frame::Request::Forget { topic, dedup_id } => {
                 let topic = convert::topic(topic);
@@ -115,6 +115,7 @@ impl Conversation {
                 manage(Command::GroupCreate { namespace, name, start, kind })
             }
             frame::Request::GroupDelete { namespace, group: name } => manage(Command::GroupDelete { namespace, name }),
+            frame::Request::Depose { namespace, group } => manage(Command::Depose { namespace, group }),
             frame::Request::ExchangeCreate { namespace, exchange: name, kind, unroutable } => {
                 manage(Command::ExchangeCreate { namespace, name, kind, unroutable })
             }

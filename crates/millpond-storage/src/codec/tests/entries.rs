@@ -25,7 +25,7 @@ vectors! {
         policy: Policy { weight: 27, ..Policy::default() },
         rules: Rules::default(),
         version: 3,
-        paused: vec![PausedTopics::prefix(&topic("a/"))],
+        paused: vec![Pause { topics: PausedTopics::prefix(&topic("a/")), until: WallTime::NEVER }],
         groups: vec![shared_group(), exclusive_group()],
     })),
         "01066f7264657273b0ea010a02e807c0cf24000001c0cf240000000000011b000000000000000000030102612f0102020561\

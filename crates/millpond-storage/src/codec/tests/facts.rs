@@ -26,7 +26,7 @@ vectors! {
          1f010180fa0101e881020122010102612f00000101000000010000000000000003";
     Fact::NamespaceDeleted { .. } => Fact::NamespaceDeleted { number: 7 },
         "0407";
-    Fact::Paused { .. } => Fact::Paused { namespace: 7, topics: PausedTopics::prefix(&topic("a/")), paused: false },
+    Fact::Paused { .. } => Fact::Paused { namespace: 7, topics: PausedTopics::prefix(&topic("a/")), until: None },
         "050702612f0100";
     Fact::TopicCreated { .. } => Fact::TopicCreated {
         topic: TOPIC, group: 2, namespace: 7, name: topic("a/b"), floor: 4000, lease: LeaseNumber(4010),

@@ -132,7 +132,7 @@ pub fn work(opened: &mut Opened, when: &str) {
     }
     let paused = topic(&name("paused"));
     let topics = if when == "new" { PausedTopics::prefix(&paused) } else { PausedTopics::from(&paused) };
-    ok(opened, Command::Pause { namespace: NamespaceName::default(), topics });
+    ok(opened, Command::Pause { namespace: NamespaceName::default(), topics, lasts: None });
     publish(opened, run(&name("paused"), &["held"]));
 }
 
