@@ -32,6 +32,10 @@ impl Core {
             | Fact::Died { topic, group, which: Victims::Leased { lease, count }, .. } => (topic, group, lease, count),
             _ => return,
         };
+        if self.state.groups[group].is_ending {
+            // What is left of a group that was deleted is nobody's.
+            return;
+        }
         let slot = self.state.slot(topic, group);
         let (topic, groups) = (&self.state.topics[slot], &self.state.groups);
         let is_to_come = |to: &GroupNumber| {

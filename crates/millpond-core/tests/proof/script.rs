@@ -6,7 +6,8 @@
 //! `x`. `body_max=2` says that the edge takes no body of more bytes. `move m1` moves the run that was stored with `m1` in front. A filter is nothing for all topics, names for a list, and `a/*` for a prefix. Commands joined by ` | ` come in
 //! one turn. `route X m1 key=K` publishes to an exchange, by what the edge knows of it. `forward m1 m2 -> a m3 + b m4` acks the first and publishes the others.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -46,13 +47,15 @@ pub struct Line<'a> {
     pub verb: &'a str,
     pub words: Vec<&'a str>,
     options: BTreeMap<&'a str, &'a str>,
+    /// Those of them that were asked for.
+    known: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Line<'a> {
     pub fn new(text: &'a str) -> Line<'a> {
         let mut tokens = text.split_whitespace();
         let verb = tokens.next().expect("a line begins with a verb");
-        let mut line = Line { verb, words: Vec::new(), options: BTreeMap::new() };
+        let mut line = Line { verb, words: Vec::new(), options: BTreeMap::new(), known: RefCell::default() };
         for token in tokens {
             match token.split_once('=') {
                 Some((key, value)) => _ = line.options.insert(key, value),
@@ -63,7 +66,20 @@ impl<'a> Line<'a> {
     }
 
     pub fn option(&self, key: &str) -> Option<&'a str> {
+        self.known.borrow_mut().insert(key.into());
         self.options.get(key).copied()
+    }
+
+    /// What a part of it asked for.
+    fn learn(&self, part: &Line<'_>) {
+        self.known.borrow_mut().append(&mut part.known.borrow_mut());
+    }
+
+    /// An option that nobody asks for is a mistake in a script, which would show something else than it says.
+    fn check(&self) {
+        let known = self.known.borrow();
+        let unknown = self.options.keys().find(|key| !known.contains(**key));
+        assert_eq!(unknown, None, "`{}` has no such option", self.verb);
     }
 
     fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
@@ -116,6 +132,12 @@ impl<'a> Line<'a> {
 
 /// The command of a line.
 pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
+    let command = parse(line, text, names);
+    line.check();
+    command
+}
+
+fn parse(line: &Line<'_>, text: &str, names: &Names) -> Command {
     let namespace = line.namespace();
     let group = GroupName::try_from(line.option("group").unwrap_or("default")).unwrap();
     let (messages, bytes) = (line.number("max").unwrap_or(100), line.number("bytes").unwrap_or(1_000_000));
@@ -141,8 +163,9 @@ pub fn command(line: &Line<'_>, text: &str, names: &Names) -> Command {
         }),
         "forward" => {
             let (receipts, outputs) = text.split_once(" -> ").expect("forward BODY... -> PUBLISH");
-            let receipts = Line::new(receipts).receipts(names);
-            let mut publish = publish(&Line::new(outputs), outputs);
+            let (receipts, parts) = (Line::new(receipts).receipts(names), Line::new(outputs));
+            let mut publish = publish(&parts, outputs);
+            line.learn(&parts);
             publish.namespace = namespace;
             Command::Forward(Forward { receipts, publish })
         }
@@ -327,6 +350,7 @@ fn publish(line: &Line<'_>, text: &str) -> Publish {
             run.count += 1;
         }
         (run.sizes, run.block) = (sizes_of(&bytes), bytes.into());
+        line.learn(&part);
         run
     });
     let producer = producer(line);
@@ -387,7 +411,9 @@ fn policies(line: &Line<'_>, text: &str) -> (Policy, Rules) {
     let rules = text.split(" + ").skip(1).map(|part| {
         let part = Line::new(part);
         let (is_prefix, name) = (part.verb.ends_with('*'), name(part.verb.trim_end_matches('*')));
-        Rule { pattern: Pattern { is_prefix, name }, overrides: overrides(&part) }
+        let overrides = overrides(&part);
+        line.learn(&part);
+        Rule { pattern: Pattern { is_prefix, name }, overrides }
     });
     let of_namespace = Line::new(text.split(" + ").next().expect("there is a first part"));
     assert_eq!(line.words[0], of_namespace.words[0]);
@@ -406,6 +432,7 @@ fn policies(line: &Line<'_>, text: &str) -> (Policy, Rules) {
         retention: Retention { age: of_namespace.time("retention_age"), count: of_namespace.number("retention_count") },
         ..overrides(&of_namespace).over(&Policy::default())
     };
+    line.learn(&of_namespace);
     (policy, Rules::new(rules.collect()).expect("rules that are rules"))
 }
 
