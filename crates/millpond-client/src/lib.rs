@@ -82,7 +82,7 @@ pub use millpond_types::{
     Advice, BadBinding, BadId, BadName, BadPolicy, BadRules, Binding, Coalesce, Code, Condition, Counts, DeadView,
     DedupWindow, ExchangeKind, ExchangeName, ExchangeView, Filter, FinishOutcome, GroupCursors, GroupKind, GroupName,
     LeaderEpoch, LeaseNumber, MessageId, MessageState, MessageView, Millis, NamespaceName, NamespaceView, OfficeTerms,
-    OfficeView, OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, PausedTopics, Policy, Priority, ProducerId,
+    OfficeView, OnExpiry, OutcomeRun, Overflow, Overrides, Pattern, Pause, PausedTopics, Policy, Priority, ProducerId,
     PublishOutcome, Receipt, Retention, Retry, Role, RoutingKey, Rule, Rules, Sequence, Standing, Tally, TopicName,
     TopicNumber, TopicView, Unroutable, WallTime,
 };

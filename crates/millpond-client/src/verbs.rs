@@ -65,7 +65,7 @@ impl Client {
 /// Topics.
 impl Client {
     /// Stops deliveries of a topic, of all topics whose name begins so, or of all of a namespace, those to come included: for
-    /// a time, or until they are resumed.
+    /// a time, or until they are resumed. Where the answer was lost it is asked for again, and a time begins then.
     pub async fn pause(&self, namespace: NamespaceName, topics: PausedTopics, lasts: Option<Millis>) -> Result<()> {
         self.done("pause", Request::Pause { namespace, topics, lasts }, Repeat::Harmless).await
     }

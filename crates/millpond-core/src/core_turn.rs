@@ -212,10 +212,10 @@ impl Core {
     }
 
     /// Lets wait what time brings: delays and pauses that are over, TTLs, tokens of rates, ageing, and the topics in the store that
-    /// they are of. Each is a fact and a change of an entry, and there are as many as there are messages. The shell holds them where
+    /// they are of. Each is a fact and most change an entry, and there are as many as there are messages. The shell holds them where
     /// neither a checkpoint nor a batch can be written, with deliveries. All of it comes afterwards, in order.
     ///
-    /// The ends of leases, sessions, offices and pauses of topics are not among it: there are no more of them than were given before.
+    /// The ends of leases, sessions and offices are not among it: there are no more of them than were given before.
     pub fn hold_time(&mut self, on_hold: bool) {
         if core::mem::replace(&mut self.is_time_held, on_hold) && !on_hold {
             let State { run_timers, wall_timers, piece_timers, .. } = &mut self.state;
@@ -245,7 +245,9 @@ impl Core {
     /// Whether what TTLs end waits because jobs are held, or anything that time brings because that is.
     pub fn has_time_on_hold(&self) -> bool {
         let State { run_timers, wall_timers, piece_timers, .. } = &self.state;
-        run_timers.any_held() || wall_timers.any_held() || piece_timers.run.any_held() || piece_timers.wall.any_held()
+        let is_pause_held = self.is_time_held && self.state.next_pause_over().is_some();
+        let timers = run_timers.any_held() || wall_timers.any_held();
+        timers || piece_timers.run.any_held() || piece_timers.wall.any_held() || is_pause_held
     }
 
     /// The key of the directory's hashes.
@@ -282,7 +284,7 @@ impl Core {
             true => [self.state.piece_timers.run.next(), self.state.piece_timers.wall.next()],
             false => [None, None],
         };
-        let pause = self.state.pause_ends.first().map(|(until, ..)| until.0);
+        let pause = self.state.pause_ends.first().map(|(until, ..)| until.0).filter(|_| !self.is_time_held);
         let in_wall = [self.state.wall_timers.next(), wall_pieces, pause].into_iter().flatten();
         let in_wall = in_wall.map(|at| at.saturating_sub(wall.0));
         let brought = self.state.next_brought().map(|at| at.0);

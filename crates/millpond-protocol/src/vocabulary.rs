@@ -113,6 +113,9 @@ impl Wire for Pause {
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         let (topics, until) = (PausedTopics::take(from)?, <Option<WallTime> as Wire>::take(from)?);
+        if until == Some(WallTime::NEVER) {
+            return Err(Bad::new(Code::Malformed, "a pause without an end has no time"));
+        }
         Ok(Pause { topics, until: until.unwrap_or(WallTime::NEVER) })
     }
 }

@@ -46,6 +46,7 @@ pub mod watermark;
 
 use std::collections::{BTreeSet, VecDeque};
 
+use millpond_core::command::Command;
 use millpond_core::fact::Fact;
 use millpond_core::output::Output;
 use millpond_core::{Core, Now};
@@ -178,7 +179,7 @@ impl Promises {
         }
         if self.violation.is_none() {
             let kept = memory::rests(core, self.rooms.topics, &self.model, &mut self.sights)
-                .and_then(|()| pauses::rests(&self.model, self.told))
+                .and_then(|()| pauses::rests(core, &self.model, self.told))
                 .and_then(|()| self.rations.rests(core, &self.model, &mut self.sights))
                 .and_then(|()| shares::rests(core, &self.model, &self.rooms, &mut self.sights))
                 .and_then(|()| self.tallies.rests(core, &self.model, &mut self.sights));
@@ -243,7 +244,10 @@ impl Promises {
             }
             Fact::TopicCreated { .. } => room::created(model, fact, asked, sights),
             Fact::TopicVanished { .. } => rates::vanished(model, fact, now.run, sights),
-            Fact::Paused { .. } if asked.is_none() => pauses::ended(model, fact, *told, sights),
+            Fact::Paused { .. } => match asked {
+                Some(Command::Pause { .. } | Command::Resume { .. }) => Ok(()),
+                _ => pauses::ended(model, fact, *told, sights),
+            },
             Fact::Acked { .. } => order::acked(model, fact, sights),
             Fact::Published { topic, except, .. } => {
                 starts::published(model, *topic, except)?;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::tree::{Tree, TreeError, TreeOptions};
 pub use real::RealDisk;
+pub(crate) use real::open_file;
 
 /// The name of the tree's directory.
 pub const TREE: &str = "tree";

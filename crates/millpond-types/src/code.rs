@@ -179,7 +179,7 @@ impl Code {
             Code::GroupExclusive => {
                 ("group_exclusive", Fix, "the group delivers to one leader, who has to be an attached consumer")
             }
-            Code::NotLeader => ("not_leader", Fix, "the session does not hold the office of the group"),
+            Code::NotLeader => ("not_leader", Fix, "the session does not hold the office of the group, or nobody does"),
         }
     }
 }

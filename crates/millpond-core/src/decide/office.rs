@@ -39,7 +39,7 @@ impl Core {
         Ok(Reply::Done)
     }
 
-    /// Somebody who is not the leader ends its term.
+    /// Whoever asks ends the leader's term.
     pub(super) fn depose(
         &mut self,
         namespace: &NamespaceName,

@@ -15,7 +15,7 @@ use crate::state::setup;
 
 /// Pauses that are ended in one turn because their time is over. Each may be of all topics that there are, which are gone over bit
 /// by bit, and is told to all groups of its namespace.
-const PAUSES_ENDED_MAX: usize = 100;
+const PAUSES_ENDED_MAX: usize = 10;
 
 impl Core {
     pub(super) fn topic(&mut self, topic: &TopicRef) -> Result<Reply, Refusal> {
@@ -64,7 +64,8 @@ impl Core {
                 format!("at most {PAGE_MAX} topics and prefixes are paused at a time; pause a prefix"),
             ));
         }
-        self.check_setup(setup::of_pause(&topics, until))?;
+        let before = known.map_or(0, |known| setup::of_pause(&topics, known));
+        self.check_setup(setup::of_pause(&topics, until).saturating_sub(before))?;
         self.commit(Fact::Paused { namespace, topics, until: Some(until) }, log);
         Ok(Reply::Done)
     }
@@ -85,7 +86,7 @@ impl Core {
     /// Ends pauses whose time is over, the next ones with the next turn where they are many.
     pub(crate) fn end_pauses(&mut self, log: &mut dyn FactLog) {
         for _ in 0..PAUSES_ENDED_MAX {
-            let Some((namespace, topics)) = self.state.next_pause_over() else { break };
+            let Some((namespace, topics)) = self.state.next_pause_over().filter(|_| !self.is_time_held) else { break };
             self.end_pause(namespace, topics, log);
         }
     }

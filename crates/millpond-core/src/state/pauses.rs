@@ -42,7 +42,10 @@ impl Pauses {
             self.widest.retain(|other| !other.starts_with(start));
             self.widest.insert(Vec::from(start));
         }
-        self.all.insert(topics, until)
+        // With the buffer of the new one, which others share.
+        let before = self.all.remove(&topics);
+        self.all.insert(topics, until);
+        before
     }
 
     /// Returns when the pause would have been over, if there was one.

@@ -8,8 +8,7 @@ use millpond_types::limits::{
     EXCHANGES_MAX, GROUPS_MAX, PAGE_BYTES_MAX, PAGE_MAX, PRIORITIES, RECEIPTS_MAX, RULES_MAX,
 };
 use millpond_types::{
-    Binding, Condition, Filter, GroupCursors, GroupView, NamespaceName, OfficeView, PausedTopics, Rule, Rules,
-    SessionId,
+    Binding, Condition, Filter, GroupCursors, GroupView, NamespaceName, OfficeView, Pause, Rule, Rules, SessionId,
 };
 
 use super::fetching::{Found, IN_FLIGHT};
@@ -335,7 +334,7 @@ struct LookedUp {
 /// What stats of a namespace hold at most, whose names are those of the state.
 const STATS: usize = RULES_MAX * size_of::<Rule>()
     + GROUPS_MAX * (size_of::<GroupView>() + size_of::<OfficeView>())
-    + PAGE_MAX * size_of::<PausedTopics>();
+    + PAGE_MAX * size_of::<Pause>();
 
 fn looked_up(command: &Command) -> LookedUp {
     let page = |rows: u32, row: usize| {

@@ -7,7 +7,8 @@ use millpond_core::{Decision, Now};
 use millpond_types::TopicName;
 
 use super::{
-    Kept, Promises, coalescing, dedup, quotas, receipts, refusals, routes, sessions, shares, tallies, told, watermark,
+    Kept, Promises, coalescing, dedup, pauses, quotas, receipts, refusals, routes, sessions, shares, tallies, told,
+    watermark,
 };
 
 /// A command that is being decided.
@@ -89,6 +90,7 @@ impl Promises {
         self.letters.decided(asking.ticket, &asking.command, reply, model);
         self.leases.decided(&asking.command, reply, model, sights)?;
         self.terms.decided(&asking.command, reply, model, sights)?;
+        pauses::decided(&asking.command, reply, model, self.told)?;
         self.repeats.decided(asking.ticket, &asking.command, reply, model, sights)?;
         if let (Expected::Session(known, routed), Some(reply)) = (&asking.expected, reply) {
             known.check(reply, &asking.stored, sights)?;

@@ -1,12 +1,31 @@
-//! A pause of topics that was asked for a time is over then, not before and no later.
+//! Topics are paused when that is answered, for as long as it was asked; a time is over then, not before and no later.
 
+use millpond_core::Core;
+use millpond_core::command::Command;
 use millpond_core::fact::Fact;
-use millpond_types::WallTime;
+use millpond_core::output::Reply;
+use millpond_types::{Millis, WallTime};
 
 use super::Kept;
 use crate::model::Model;
 use crate::sights::Sights;
 use crate::verdict::Violation;
+
+/// A command was decided: what it asked for is so.
+pub fn decided(command: &Command, reply: Option<&Reply>, model: &Model, now: WallTime) -> Kept {
+    let (namespace, topics, expected) = match (command, reply) {
+        (Command::Pause { namespace, topics, lasts }, Some(Reply::Done)) => {
+            (namespace, topics, Some(lasts.map_or(WallTime::NEVER, |lasts| now + lasts)))
+        }
+        (Command::Resume { namespace, topics }, Some(Reply::Done)) => (namespace, topics, None),
+        _ => return Ok(()),
+    };
+    let home = model.namespace(namespace).map(|number| &model.namespaces[&number]);
+    match home.and_then(|home| home.paused.get(topics).copied()) {
+        found if found == expected => Ok(()),
+        found => Err(Violation::places(format!("{topics} is to be paused until {expected:?}, and is until {found:?}"))),
+    }
+}
 
 /// Holds the end of a pause, which nobody asked for, against its time.
 pub fn ended(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) -> Kept {
@@ -19,8 +38,11 @@ pub fn ended(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) -> 
     Err(Violation::places(format!("at {now:?} the pause of {topics} becomes {until:?}, and lasts until {lasts:?}")))
 }
 
-/// Behind a turn no pause lasts whose time is over.
-pub fn rests(model: &Model, now: WallTime) -> Kept {
+/// Behind a turn no pause lasts whose time is over, unless there were very many of them, or time is held.
+pub fn rests(core: &Core, model: &Model, now: WallTime) -> Kept {
+    if core.is_time_held() || core.next_wake() == Some(Millis::ZERO) {
+        return Ok(());
+    }
     let mut paused = model.namespaces.values().flat_map(|home| &home.paused);
     match paused.find(|(_, until)| **until <= now) {
         None => Ok(()),

@@ -1,6 +1,6 @@
-//! Terms of office: a leader leads until it has resigned, was deposed, has detached its last consumer, ended its session, had that expire, or
-//! was not heard of for a term; not for less, and no longer. What it has leased lasts for the hand-over then. Who comes to lead
-//! was heard of within a term.
+//! Terms of office: a leader leads until it has resigned, was deposed, has detached its last consumer, ended its session, had
+//! that expire, or was not heard of for a term; not for less, and no longer. What it has leased lasts for the hand-over then.
+//! Who comes to lead was heard of within a term.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -147,7 +147,9 @@ impl Terms {
         let leader = office.leader.expect("somebody leaves it");
         let why = match asked {
             Some(Command::Resign { session, .. }) if *session == leader => Some("offices resigned"),
-            Some(Command::Depose { group: name, .. }) if *name == model.groups[group].name => Some("leaders deposed"),
+            Some(Command::Depose { namespace, group: name }) if group_of(model, namespace, name) == Some(*group) => {
+                Some("leaders deposed")
+            }
             Some(Command::Detach { session, consumer }) if *session == leader => {
                 let is_last = self.seats_of(*group, leader).eq([*consumer]);
                 Some("offices left by the last consumer").filter(|_| is_last)

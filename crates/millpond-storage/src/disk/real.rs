@@ -44,6 +44,19 @@ impl RealDisk {
     }
 }
 
+/// Opens a file. What is none, and may keep whoever reads it waiting for ever, is refused.
+pub(crate) fn open_file(path: &Path, for_writing: bool) -> io::Result<File> {
+    // Opening a pipe would wait for whoever is at its other end.
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().read(true).write(for_writing).custom_flags(flags).open(path)?;
+    // To read a directory fails, as it does of a file on a bad disk, and is told there.
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        return Err(io::Error::other("it is a pipe, a device or the like, and no file: move it away"));
+    }
+    Ok(file)
+}
+
 /// Makes a directory, and those that it lies in, where they are not there. What is in one of them is not found after a power cut
 /// that takes its name away.
 fn make_durably(directory: &Path) -> io::Result<()> {
@@ -64,16 +77,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        // Opening a pipe would wait for whoever is at its other end.
-        let flags = OFlags::NONBLOCK.bits() as i32;
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(!self.read_only).custom_flags(flags).open(self.path(name))?;
-        // To read a directory fails, as it does of a file on a bad disk, and is told there.
-        let kind = file.metadata()?.file_type();
-        if !kind.is_file() && !kind.is_dir() {
-            return Err(io::Error::other("it is a pipe, a device or the like, and no file: move it away"));
-        }
-        Ok(Arc::new(RealFile(file)))
+        Ok(Arc::new(RealFile(open_file(&self.path(name), !self.read_only)?)))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {

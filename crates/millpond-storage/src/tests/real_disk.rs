@@ -16,6 +16,8 @@ use millpond_types::{MessageId, Priority, RunTime, Sequence, TopicNumber, WallTi
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::calls::{self, receive};
+use super::golden::{copy, lengthen as fill_up};
+use super::restart::stop;
 use super::workload::{checkpoint, state};
 use crate::disk::Disk;
 use crate::{Mark, OpenError, OpenOptions, Opened, RealDisk, Verdict, inspect, open};
@@ -128,6 +130,59 @@ fn a_pipe_in_the_place_of_a_segment_is_told() {
     });
     let (verdict, text) = is_told.recv_timeout(Duration::from_secs(10)).expect("it does not wait for the pipe");
     assert!(verdict == Verdict::Damaged && text.contains("pipe"), "{text}");
+}
+
+/// So is one in the place of a file of the checkpoint, and a file there that has become too long to be read. What cannot be read
+/// a start refuses; what is damaged it makes anew, for the journal reaches back to the first batch here.
+#[test]
+fn what_is_no_file_of_a_checkpoint_is_told() {
+    let whole = tempfile::tempdir().unwrap();
+    let mut opened = open_at(whole.path()).unwrap();
+    opened.start(Now::default()).unwrap();
+    turn(&mut opened, 1, publish(1, 24));
+    checkpoint(&mut opened);
+    stop(opened);
+    let current = std::fs::read(whole.path().join("tree/current")).unwrap();
+    let version = format!("tree/v{}", u64::from_le_bytes(*current.first_chunk().unwrap()));
+    let table = std::fs::read_dir(whole.path().join("tree/tables")).unwrap().next().unwrap().unwrap().file_name();
+    let table = format!("tree/tables/{}", table.display());
+    let pipe = |place: &Path| {
+        std::fs::remove_file(place).unwrap();
+        mknodat(CWD, place, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    };
+    let lengthen =
+        |place: &Path| std::fs::OpenOptions::new().write(true).open(place).unwrap().set_len(1 << 40).unwrap();
+    let damages: [(&str, &dyn Fn(&Path), &str, bool); 4] = [
+        ("tree/current", &pipe, "pipe", false),
+        (&version, &pipe, "pipe", false),
+        (&table, &pipe, "no table", true),
+        ("tree/current", &lengthen, "ends at offset 1099511627776", true),
+    ];
+    for (name, damage, words, is_made_anew) in damages {
+        let directory = tempfile::tempdir().unwrap();
+        copy(whole.path(), directory.path());
+        fill_up(directory.path());
+        let place = directory.path().join(name);
+        damage(&place);
+        let (told, is_told) = channel();
+        let from = directory.path().to_path_buf();
+        std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let verdict = inspect(&from, false, &mut text).unwrap();
+            let refused = open_at(&from).err().map(|error| error.to_string());
+            told.send((verdict, String::from_utf8(text).unwrap(), refused))
+        });
+        let (verdict, text, refused) = is_told.recv_timeout(Duration::from_secs(10)).expect("nobody waits for it");
+        assert_eq!((verdict, refused.is_none()), (Verdict::Damaged, is_made_anew), "{refused:?}");
+        for said in refused.iter().chain([&text]) {
+            assert!(said.contains(place.to_str().unwrap()) && said.contains(words), "{said}");
+        }
+        assert_eq!(
+            directory.path().join("tree.damaged").exists(),
+            is_made_anew,
+            "it is kept for whoever wants to look"
+        );
+    }
 }
 
 /// One broker writes to a directory, whatever files of it are removed meanwhile.

@@ -19,6 +19,7 @@ use lsm_tree::coding::Decode;
 use lsm_tree::table::block::Header;
 
 use super::TreeError;
+use crate::disk::open_file;
 
 const CURRENT: &str = "current";
 const TABLES: &str = "tables";
@@ -117,15 +118,17 @@ impl TreeFiles {
     /// The newest version's number and checksum.
     pub fn current(&self) -> Result<Option<(u64, Checksum)>, TreeError> {
         let path = self.0.join(CURRENT);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
+        let mut file = match open_file(&path, false) {
+            Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed("reading", &path)(error)),
         };
         let wrong = |what: String| Err(TreeError::Damaged(format!("{} names no version: it {what}", path.display())));
-        let Ok(fields) = <[u8; CURRENT_BYTES]>::try_from(&bytes[..]) else {
-            return wrong(format!("ends at offset {} and not at offset {CURRENT_BYTES}", bytes.len()));
-        };
+        let length = file.metadata().map_err(failed("reading", &path))?.len();
+        if length != CURRENT_BYTES as u64 {
+            return wrong(format!("ends at offset {length} and not at offset {CURRENT_BYTES}"));
+        }
+        let fields = bytes::<CURRENT_BYTES>(&mut file).map_err(failed("reading", &path))?;
         if fields[KIND_AT] != XXH3 {
             return wrong(format!("has no known kind of checksum at offset {KIND_AT}"));
         }
@@ -153,7 +156,7 @@ impl TreeFiles {
             let path = directory.join(&name);
             let stranger = || TreeError::Damaged(format!("{} is no table: move it away", path.display()));
             let id = text.parse().ok().filter(|id: &u64| id.to_string() == text).ok_or_else(stranger)?;
-            if fs::metadata(&path).map_err(failed("reading", &path))?.is_dir() {
+            if !fs::metadata(&path).map_err(failed("reading", &path))?.is_file() {
                 return Err(stranger());
             }
             tables.push(id);
@@ -289,7 +292,7 @@ fn whole_blocks(path: &Path) -> io::Result<u64> {
 fn verify(path: &Path, expected: Checksum) -> Result<(), TreeError> {
     let damaged = |what: &str| TreeError::Damaged(format!("{} {what}", path.display()));
     let failed = failed("reading", path);
-    let mut file = fs::File::open(path).map_err(&failed)?;
+    let mut file = open_file(path, false).map_err(&failed)?;
     let mut sum = ChecksummedWriter::new(io::sink());
     let mut slice = vec![0; SLICE];
     loop {
