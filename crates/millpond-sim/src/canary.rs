@@ -161,6 +161,10 @@ pub enum Canary {
     Receives,
     /// A receive that waits is not told.
     Waits,
+    /// What nobody publishes to is purged, and what was asked for stays.
+    Purges,
+    /// Another dedup id is forgotten.
+    Forgets,
     /// Another topic is paused.
     Paused,
     /// Topics are paused for half as long.
@@ -222,7 +226,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 96] = [
+pub const CANARIES: [(&str, Canary, Checker); 98] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -290,6 +294,8 @@ pub const CANARIES: [(&str, Canary, Checker); 96] = [
     ("strangers", Canary::Strangers, Checker::Connections),
     ("receives", Canary::Receives, Checker::Credit),
     ("waits", Canary::Waits, Checker::Stuck),
+    ("purges", Canary::Purges, Checker::Reasons),
+    ("forgets", Canary::Forgets, Checker::Dedup),
     ("paused", Canary::Paused, Checker::Order),
     ("pause-ends", Canary::PauseEnds, Checker::Places),
     ("mixed", Canary::Mixed, Checker::Offices),

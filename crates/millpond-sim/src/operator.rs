@@ -113,7 +113,14 @@ impl Operator {
                 let group = load.one_in(2).then_some(group);
                 other(Command::Purge { namespace, filter, group }, "purges")
             }
-            (7, _) => other(set_policies(namespace, load), "policies changed"),
+            (7, _) => {
+                let mut command = set_policies(namespace, load);
+                if let Command::NamespaceSet { based_on, .. } = &mut command {
+                    // Mostly another one is there.
+                    *based_on = load.one_in(3).then(|| load.below(4));
+                }
+                other(command, "policies changed")
+            }
             (8, known) => {
                 let one = known.filter(|_| load.one_in(2)).map(|(topic, id, _)| DeadWhich::One(topic.name, id));
                 let which = one.unwrap_or_else(|| draw_dead(draw_filter(&self.topics, load), load));

@@ -7,7 +7,8 @@
 
 mod answers;
 mod asked;
-pub mod coalescing;
+pub mod carried_out;
+mod coalescing;
 pub mod credit;
 pub mod dedup;
 mod duplicates;
@@ -96,6 +97,7 @@ pub struct Promises {
     retention: retention::Retained,
     once: once::Once,
     repeats: repeats::Repeats,
+    purges: carried_out::Purges,
     answers: survival::Answers,
     tallies: tallies::Tallies,
     whereabouts: duplicates::Whereabouts,
@@ -133,6 +135,7 @@ impl Promises {
             retention: retention::Retained::default(),
             once: once::Once::default(),
             repeats: repeats::Repeats::default(),
+            purges: carried_out::Purges::default(),
             answers: survival::Answers::default(),
             tallies: tallies::Tallies::default(),
             whereabouts: duplicates::Whereabouts::default(),
@@ -210,6 +213,7 @@ impl Promises {
             self.touched.extend(groups.map(|group| (*group, topic)));
         }
         self.whereabouts.happens(&self.model, &fact, self.by_core());
+        self.purges.happened(&fact);
         self.model.follow(&fact, self.now.run);
         if let Some(Asking { uses: Some(uses), stored, .. }) = &mut self.asking {
             uses.happened(&self.model, &fact, stored.len());
@@ -259,7 +263,7 @@ impl Promises {
             Fact::NamespaceSet { number, .. } => {
                 self.coalescing.changed(*number);
                 self.fairness.changed(model, *number);
-                Ok(())
+                carried_out::set(model, *number, asked, sights)
             }
             Fact::Superseded { .. } => coalescing::superseded(model, fact, asked, *now, sights),
             Fact::Rescheduled { .. } => places::rescheduled(fact, asked, by_core, sights),
@@ -276,7 +280,9 @@ impl Promises {
                 expiry::ended(model, fact, now.wall, sights)?;
                 self.retention.ended(model, fact, sights)
             }
-            Fact::Redriven { .. } => dedup::redriven(model, fact),
+            Fact::Redriven { .. } => dedup::redriven(model, fact, *told),
+            Fact::Extended { group, .. } => self.terms.extended(model, *group, asked),
+            Fact::NamespaceDeleted { number } => room::deleted(model, *number, sights),
             Fact::OfficeTaken { .. } => self.terms.taken(model, fact),
             Fact::OfficeLeft { .. } => self.terms.left(model, fact, asked, &self.leases, sights),
             Fact::Copied { .. } => starts::copied(model, fact, now.wall, sights),
@@ -308,6 +314,7 @@ impl Promises {
         self.tallies.go_back();
         self.retention = retention::Retained::default();
         self.repeats = repeats::Repeats::default();
+        self.purges = carried_out::Purges::default();
         self.whereabouts = duplicates::Whereabouts::default();
         self.answers = survival::Answers::default();
         let kept = self.once.go_back(&self.model);

@@ -57,6 +57,9 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
             "purged as somebody asked",
             "dropped for want of room",
             "acked by a forward that had waited",
+            "cancelled and gone",
+            "policies based on the one that was there",
+            "what waited when it was purged",
         ],
     ),
     (
@@ -64,6 +67,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
         &[
             "as many as may wait",
             "as many as may wait where the oldest give way",
+            "dropped in the order of its topic",
             "as many as a quota lets",
             "nearly as many bytes as a quota lets",
             "as many connections as a quota lets",
@@ -226,6 +230,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
             "duplicates",
             "repeats known by their dedup ids",
             "dedup ids forgotten",
+            "forgotten as somebody asked",
             "states of repeats compared behind a wait",
             "repeats of what waits",
             "repeats of what is delayed",

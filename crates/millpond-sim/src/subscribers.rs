@@ -13,7 +13,7 @@ use millpond_core::command::{Command, Listing, TopicRef};
 use millpond_core::output::{LeasedRun, Notice, Reply};
 use millpond_core::routing::Exchange;
 use millpond_types::{
-    Binding, Condition, ExchangeKind, ExchangeName, GroupKind, GroupName, MessageId, Millis, NamespaceName,
+    Binding, Condition, ExchangeKind, ExchangeName, Filter, GroupKind, GroupName, MessageId, Millis, NamespaceName,
     PausedTopics, Receipt, RoutingKey, SessionId, Start, TopicName, Unroutable, WallTime,
 };
 
@@ -199,6 +199,10 @@ impl Subscribers {
         let name = group(load.word(&GROUPS));
         if load.one_in(4) {
             return other(Command::GroupDelete { namespace: home(), name }, "groups deleted");
+        }
+        if load.one_in(6) {
+            let command = Command::Purge { namespace: home(), filter: Filter::All, group: Some(name) };
+            return other(command, "purges of a group");
         }
         let ago = Millis(load.below(20_000));
         let start = *load.pick(&[Start::Latest, Start::Earliest, Start::Earliest, Start::At(WallTime(now.0 - ago.0))]);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use millpond_core::command::{Attach, Command, Finish, FinishVerb, Forward, Receive, SessionBegin, Ticket, Which};
 use millpond_types::{
     Coalesce, DedupWindow, Dispatch, Filter, GroupKind, MessageId, Millis, OfficeTerms, Overflow, Overrides,
-    PausedTopics, Policy, Priority, Quotas, Rate, Retention, Retry, Rule, Rules, Sequence, Start,
+    PausedTopics, Policy, Priority, Quotas, Rate, Retention, Retry, Rule, Rules, Sequence, Start, TopicName,
 };
 
 use super::Canary;
@@ -46,6 +46,13 @@ impl Canary {
             (Canary::Receives, Command::Receive(receive)) => {
                 let (messages, bytes) = (receive.messages * 2, receive.bytes * 2);
                 Command::Receive(Receive { messages, bytes, ..receive })
+            }
+            (Canary::Purges, Command::Purge { namespace, group, .. }) => {
+                let nobodys = TopicName::try_from("nobody's").expect("a valid name");
+                Command::Purge { namespace, filter: Filter::Topics(vec![nobodys]), group }
+            }
+            (Canary::Forgets, Command::Forget { topic, dedup_hash }) => {
+                Command::Forget { topic, dedup_hash: dedup_hash ^ 1 }
             }
             (Canary::Paused, Command::Pause { namespace, topics, lasts }) => {
                 Command::Pause { namespace, topics: mistaken(&topics), lasts }

@@ -23,8 +23,9 @@ impl Model {
         self.followed += 1;
         self.look_for_newest(fact);
         match fact {
-            Fact::NamespaceSet { number, name, policy, rules, .. } => {
+            Fact::NamespaceSet { number, name, policy, rules, version } => {
                 self.set_namespace(*number, name, policy, rules);
+                self.namespaces.get_mut(number).expect("it was just set").version = *version;
                 self.fit_buckets(*number, now);
             }
             Fact::NamespaceDeleted { number } => {

@@ -16,6 +16,8 @@ pub struct Home {
     pub policy: Policy,
     /// What it says otherwise for some topics, likewise.
     pub rules: Rules,
+    /// The version of both.
+    pub version: u64,
     /// What is paused, and until when.
     pub paused: BTreeMap<PausedTopics, WallTime>,
     /// Its exchanges.
@@ -34,7 +36,7 @@ pub struct Exchange {
 impl Home {
     pub(super) fn new(name: NamespaceName, policy: Policy, rules: Rules) -> Home {
         let (paused, exchanges) = (BTreeMap::new(), BTreeMap::new());
-        Home { name, policy, rules, paused, exchanges }
+        Home { name, policy, rules, version: 1, paused, exchanges }
     }
 
     /// The policy of a topic: the namespace's, or what the rule that is closest to its name makes of it.

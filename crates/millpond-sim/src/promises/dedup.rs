@@ -26,16 +26,20 @@ pub fn published(model: &Model, fact: &Fact) -> Kept {
     Ok(())
 }
 
-/// A dedup id goes with what is redriven where no group has still to finish the message itself.
-pub fn redriven(model: &Model, fact: &Fact) -> Kept {
+/// A dedup id goes with what is redriven where no group has still to finish the message itself, if it is remembered.
+pub fn redriven(model: &Model, fact: &Fact, now: WallTime) -> Kept {
     let Fact::Redriven { letter, dedup, .. } = fact else { unreachable!("called for this fact alone") };
-    let mut groups = model.groups_of(letter.namespace);
-    match groups.find(|group| dedup.is_some() && model.message(*group, letter.id).is_some()) {
-        Some(group) => {
+    let held = model.groups_of(letter.namespace).find(|group| model.message(*group, letter.id).is_some());
+    let is_remembered = || model.dedups.values().any(|(id, until)| *id == letter.id && *until > now);
+    match (held, dedup) {
+        (Some(group), Some(_)) => {
             let what = format!("group {group} has {}, and its dedup id goes with what another one redrives", letter.id);
             Err(Violation::dedup(what))
         }
-        None => Ok(()),
+        (None, None) if is_remembered() => {
+            Err(Violation::dedup(format!("{} is redriven, and its dedup id stays behind", letter.id)))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -3,8 +3,8 @@
 //! else happens, and a quota counts them still. Left out is what makes room by taking a place or by being forwarded.
 
 use millpond_core::command::Command;
-use millpond_core::fact::{Fact, GroupNumber};
-use millpond_types::{Coalesce, EndReason, Overflow, Quotas};
+use millpond_core::fact::{Fact, GroupNumber, NamespaceNumber};
+use millpond_types::{Coalesce, EndReason, Overflow, Priority, Quotas, Sequence};
 
 use super::Kept;
 use crate::model::{Model, Topic, TopicKey};
@@ -33,7 +33,9 @@ impl Overflowing {
     /// Something is about to happen.
     pub fn happens(&mut self, model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
         match fact {
-            Fact::Ended { reason: EndReason::Dropped, .. } => Ok(()),
+            Fact::Ended { topic, group, priority, first, reason: EndReason::Dropped, .. } => {
+                gives_way(model, (*group, *topic), (*priority, *first), sights)
+            }
             _ => self.end(model, sights),
         }
     }
@@ -52,6 +54,31 @@ impl Overflowing {
             }
         }
         Ok(())
+    }
+}
+
+/// What gives way is what would be delivered first at the lowest priority with anything ready.
+fn gives_way(model: &Model, key: TopicKey, dropped: (Priority, Sequence), sights: &mut Sights) -> Kept {
+    let topic = &model.topics[&key];
+    let ready = topic.ready(&model.home(key.0).policy_of(&topic.name));
+    let Some(lowest) = ready.iter().map(|((priority, _), _)| *priority).min() else { return Ok(()) };
+    let first = ready.iter().map(|(key, _)| *key).find(|(priority, _)| *priority == lowest);
+    sights.saw("dropped in the order of its topic");
+    match first == Some(dropped) {
+        true => Ok(()),
+        false => Err(Violation::room(format!("{dropped:?} of {} gives way, and next is {first:?}", topic.name))),
+    }
+}
+
+/// A namespace is about to go: nothing is left in it.
+pub fn deleted(model: &Model, number: NamespaceNumber, sights: &mut Sights) -> Kept {
+    let mut groups = model.groups.iter().filter(|(_, group)| group.namespace == number).map(|(group, _)| *group);
+    match groups.find(|group| model.topics_of(*group).any(|(_, topic)| !topic.messages.is_empty())) {
+        Some(group) => Err(Violation::lost(format!("namespace {number} is deleted with messages in group {group}"))),
+        None => {
+            sights.saw("namespaces deleted that hold nothing");
+            Ok(())
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millpond_core::command::{Attach, Command};
+use millpond_core::command::{Attach, Command, Finish, FinishVerb};
 use millpond_core::fact::{Fact, GroupNumber};
 use millpond_core::output::{Output, Reply};
 use millpond_types::{RunTime, SessionId};
@@ -131,6 +131,17 @@ impl Terms {
         }
         self.begun.insert(*group, self.now);
         Ok(())
+    }
+
+    /// Leases of a group are extended: by nobody who asks for it while those of a leader that has lost its office last.
+    pub fn extended(&self, model: &Model, group: GroupNumber, asked: Option<&Command>) -> Kept {
+        let is_asked = matches!(asked, Some(Command::Finish(Finish { verb: FinishVerb::Extend { .. }, .. })));
+        match model.groups[&group].office {
+            Some(office) if is_asked && office.outgoing.is_some() => {
+                Err(Violation::terms(format!("a lease of group {group} is extended, which is handed over: {office:?}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A leader loses its office, by the command of a client or else by itself.
