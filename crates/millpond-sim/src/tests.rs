@@ -14,8 +14,8 @@ const CANARY_LIVES: u64 = 1000;
 /// not be told, cannot do so again. Only under ageing does who stands in for others inherit how long they have waited,
 /// and who has not risen stands behind others, for more than their turn; and whoever goes before a higher priority has
 /// more than its turn beside that. An epoch that is one lower may be another leader's. Where one message stands for all, what was
-/// saved gives way to what is saved later, and is not there.
-const COMES_FIRST: [(Canary, Checker); 12] = [
+/// saved gives way to what is saved later, and is not there. A pause of what is not paused has no end.
+const COMES_FIRST: [(Canary, Checker); 13] = [
     (Canary::Releases, Checker::Coalescing),
     (Canary::Early, Checker::Expiry),
     (Canary::Early, Checker::Retention),
@@ -28,6 +28,7 @@ const COMES_FIRST: [(Canary, Checker); 12] = [
     (Canary::Priority, Checker::Fairness),
     (Canary::GrowthEpochs, Checker::Offices),
     (Canary::Unsaved, Checker::Back),
+    (Canary::Paused, Checker::Places),
 ];
 
 #[test]

@@ -426,7 +426,7 @@ mod tests {
             let canary = Some(Canary::Starved);
             World::new(seed, Options { canary, steps: 600, hashed: false, ..Options::default() }).go_on()
         };
-        let found = (0..40).find_map(|seed| goes_on(seed).err()).expect("it is found before the end");
+        let found = (0..400).find_map(|seed| goes_on(seed).err()).expect("it is found before the end");
         assert_eq!(found.checker, Checker::Stuck);
     }
 

@@ -152,7 +152,8 @@ fn what_is_no_file_of_a_checkpoint_is_told() {
     };
     let lengthen =
         |place: &Path| std::fs::OpenOptions::new().write(true).open(place).unwrap().set_len(1 << 40).unwrap();
-    let damages: [(&str, &dyn Fn(&Path), &str, bool); 4] = [
+    type Damage<'a> = (&'a str, &'a dyn Fn(&Path), &'a str, bool);
+    let damages: [Damage<'_>; 4] = [
         ("tree/current", &pipe, "pipe", false),
         (&version, &pipe, "pipe", false),
         (&table, &pipe, "no table", true),
