@@ -18,6 +18,7 @@ mod tests;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 use millpond_types::Priority;
 use slab::Slab;
@@ -58,6 +59,9 @@ pub(crate) struct Order {
     roots: BTreeMap<GroupNumber, NodeId>,
     /// Per slot of a topic its leaf.
     leaf_of: Vec<NodeId>,
+    /// Where in its leaf the topic stood that was looked for last. Mostly the next one stands there or behind: topics come, are
+    /// served and go in the order of their names.
+    near: Cell<usize>,
 }
 
 impl Order {
@@ -174,7 +178,7 @@ impl Order {
 
     fn remove_entry(&mut self, group: GroupNumber, place: Position) {
         let Position { node, at } = place;
-        let rest = self.nodes[node as usize].offers_but(at);
+        let rest = self.nodes[node as usize].rest_without(at, self.nodes[node as usize].offers[at]);
         self.nodes[node as usize].remove(at);
         let (len, parent) = (self.nodes[node as usize].len(), self.nodes[node as usize].parent);
         match (len, parent) {
@@ -241,7 +245,7 @@ impl Order {
     /// written: a processor that reads several at a time waits for what it has just written one by one.
     fn set_entry(&mut self, place: Position, (first, offers): (TopicSlot, Offers)) {
         let node = &mut self.nodes[place.node as usize];
-        let all = node.offers_but(place.at) | offers;
+        let all = node.rest_without(place.at, node.offers[place.at] & !offers) | offers;
         (node.firsts[place.at], node.offers[place.at]) = (first, offers);
         let below = (node.firsts[0], all);
         self.tell(place.node, below);

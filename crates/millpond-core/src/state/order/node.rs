@@ -68,8 +68,15 @@ impl Node {
         Entry { first: self.firsts[0], offers, child: Some(id) }
     }
 
+    /// What a node offers when one of its entries no longer offers some of what it did; that entry may still count with all else.
+    /// Mostly the next one offers the same, and the node does what those above were told. A root tells nobody.
+    pub(super) fn rest_without(&self, at: usize, lost: Offers) -> Offers {
+        let next = self.offers.get(at + 1).copied().unwrap_or_default();
+        if lost & !next == 0 { self.told.1 } else { self.offers_but(at) }
+    }
+
     /// What all entries but one offer.
-    pub(super) fn offers_but(&self, at: usize) -> Offers {
+    fn offers_but(&self, at: usize) -> Offers {
         let at = at as u16;
         (0..).zip(&self.offers).fold(0, |all, (other, offers)| all | if other == at { 0 } else { *offers })
     }
@@ -77,12 +84,16 @@ impl Node {
     /// Where a child stands.
     pub(super) fn index_of(&self, child: NodeId) -> usize {
         let children = self.children.as_ref().expect("what has children is no leaf");
-        place_of(children, child).expect("a child stands in its parent")
+        // Topics mostly come at the end, and go from the front.
+        let at = [0, self.len() - 1].into_iter().find(|at| children[*at] == child);
+        at.or_else(|| place_of(children, child)).expect("a child stands in its parent")
     }
 
-    /// Where a topic stands in a leaf.
-    pub(super) fn index_of_topic(&self, slot: TopicSlot) -> usize {
-        place_of(&self.firsts, slot).expect("a topic stands in its leaf")
+    /// Where a topic stands in a leaf, more often than not at a place or right behind it.
+    pub(super) fn index_of_topic(&self, slot: TopicSlot, near: usize) -> usize {
+        let is_at = |at: &usize| self.firsts.get(*at) == Some(&slot);
+        let at = [near, near + 1].into_iter().find(is_at).or_else(|| place_of(&self.firsts, slot));
+        at.expect("a topic stands in its leaf")
     }
 
     /// The first entry from a place on that offers any of these.

@@ -22,7 +22,9 @@ impl Order {
     /// Where a topic stands.
     pub(crate) fn position(&self, slot: TopicSlot) -> Position {
         let node = self.leaf_of[slot as usize];
-        Position { node, at: self.nodes[node as usize].index_of_topic(slot) }
+        let at = self.nodes[node as usize].index_of_topic(slot, self.near.get());
+        self.near.set(at);
+        Position { node, at }
     }
 
     /// The place between the topics that come before something and the others. `None` in a group without topics.
