@@ -339,8 +339,13 @@ impl Key {
 
 /// How many bytes at their beginning are the same.
 fn common(a: &[u8], b: &[u8]) -> usize {
-    let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(a, b)| a == b).count();
-    let from = words * 8;
+    let (words, others) = (a.as_chunks().0, b.as_chunks().0);
+    let differ = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+    let mut pairs = words.iter().zip(others).map(differ).enumerate();
+    if let Some((at, differ)) = pairs.find(|(_, differ)| *differ != 0) {
+        return at * 8 + differ.trailing_zeros() as usize / 8;
+    }
+    let from = words.len().min(others.len()) * 8;
     from + a[from..].iter().zip(&b[from..]).take_while(|(a, b)| a == b).count()
 }
 
