@@ -74,22 +74,20 @@ impl<T> Series<T> {
     }
 
     pub(crate) fn push_back(&mut self, thing: T) {
-        match self {
-            Series::Many(many) => many.push_back(thing),
-            _ => self.insert(self.len(), thing),
-        }
+        self.insert(self.len(), thing);
     }
 
     /// Puts a thing before that at a place, or at the end.
     pub(crate) fn insert(&mut self, at: usize, thing: T) {
         assert!(at <= self.len(), "a thing goes between others, or to an end");
-        if let Series::Many(many) = self {
-            return many.insert(at, thing);
+        match self {
+            Series::None => *self = Series::One(thing),
+            Series::One(_) => {
+                let Series::One(one) = core::mem::replace(self, Series::None) else { unreachable!("there is one") };
+                *self = Series::Many(if at == 0 { [thing, one].into() } else { [one, thing].into() });
+            }
+            Series::Many(many) => many.insert(at, thing),
         }
-        *self = match core::mem::replace(self, Series::None) {
-            Series::One(one) => Series::Many(if at == 0 { [thing, one].into() } else { [one, thing].into() }),
-            _ => Series::One(thing),
-        };
     }
 
     pub(crate) fn remove(&mut self, at: usize) -> T {
