@@ -145,7 +145,7 @@ impl State {
     /// Sets the timer of the next raise, of a topic that something has happened to.
     pub(crate) fn arm_raise(&mut self, slot: TopicSlot) {
         let topic = &mut self.topics[slot];
-        let is_up = topic.highest_ready().is_some() && !topic.is_dry();
+        let is_up = topic.age.is_some() && topic.highest_ready().is_some() && !topic.is_dry();
         let Some(age) = &mut topic.age else { return };
         let at = age.stand.raise.filter(|_| is_up);
         if age.deadline() != at {

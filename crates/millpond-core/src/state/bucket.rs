@@ -118,7 +118,7 @@ impl State {
     /// Sets the timer of a bucket, of a topic that something has happened to.
     pub(crate) fn arm_bucket(&mut self, slot: TopicSlot) {
         let topic = &mut self.topics[slot];
-        let is_empty = topic.is_empty();
+        let is_empty = topic.bucket.is_some() && topic.is_empty();
         let Some(bucket) = &mut topic.bucket else { return };
         let at = bucket.page().deadline(is_empty);
         if bucket.deadline() != at {

@@ -62,9 +62,10 @@ impl State {
         let mut runs = 0;
         for index in 0..self.topics[slot].levels.len() {
             let pieces = self.topics[slot].levels[index].line.loaded_middle();
-            if !pieces.is_empty() {
-                self.will_change(slot);
+            if pieces.is_empty() {
+                continue;
             }
+            self.will_change(slot);
             runs += pieces.into_iter().map(|first| self.store_piece(slot, index, first)).sum::<usize>();
         }
         runs

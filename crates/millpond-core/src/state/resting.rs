@@ -224,7 +224,9 @@ impl State {
     }
 
     fn is_held_by_retry(&self, slot: TopicSlot) -> bool {
-        self.topics[slot].is_held_by_retry(self.policy(slot))
+        let topic = &self.topics[slot];
+        // Of nearly every topic nothing is in retry, and nobody asks for its policy.
+        topic.retrying > 0 && topic.is_held_by_retry(self.policy(slot))
     }
 
     /// Whether a topic waits for what is in retry and should not, or should and does not: where it has something that could

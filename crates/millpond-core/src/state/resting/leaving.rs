@@ -17,6 +17,10 @@ impl State {
     /// that are overdue come if there is room for them again. Tells what has to be fetched for it.
     pub(crate) fn store_resting(&mut self, slot: TopicSlot) -> Vec<Want> {
         let mut wants = Vec::new();
+        if self.topics[slot].set_aside == 0 {
+            // As of nearly every topic, nothing rests of it.
+            return wants;
+        }
         for index in 0..self.topics[slot].levels.len() {
             let topic = &self.topics[slot];
             let (level, bound) = (&topic.levels[index], usize::from(topic.bounds.resting));
@@ -40,7 +44,7 @@ impl State {
         let bound = topic.bounds.resting;
         let rest_too_many =
             |level: &Level| level.rests > u32::from(bound) && !level.far(self.now, usize::from(bound) / 2).is_empty();
-        !topic.is_held && topic.levels.iter().any(rest_too_many)
+        topic.set_aside > 0 && !topic.is_held && topic.levels.iter().any(rest_too_many)
     }
 
     /// Where few messages rest, none of them is in a piece.
