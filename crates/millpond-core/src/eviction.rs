@@ -120,7 +120,7 @@ impl Core {
             looked += 1;
             if self.is_needed(slot) || !self.state.can_leave(slot, horizon) {
                 // Looked at again when its turn comes round.
-                self.state.used(slot);
+                self.state.leaves_last(slot);
                 self.stayed += 1;
             } else {
                 left += 1 + self.leave(slot, horizon) / RUNS_OF_ONE;

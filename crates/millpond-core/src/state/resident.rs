@@ -194,12 +194,17 @@ impl State {
         self.topics.remove(slot);
     }
 
-    /// A topic was used: it leaves last, and is weighed again.
-    pub(crate) fn used(&mut self, slot: TopicSlot) {
+    /// A topic leaves last of all.
+    pub(crate) fn leaves_last(&mut self, slot: TopicSlot) {
         if self.residents.newest != slot {
             self.unlink(slot);
             self.link(slot);
         }
+    }
+
+    /// A topic was used: it leaves last, and is weighed again.
+    pub(crate) fn used(&mut self, slot: TopicSlot) {
+        self.leaves_last(slot);
         let topic = &mut self.topics[slot];
         let bytes = topic.weight();
         let leased = if topic.in_flight > 0 { bytes + topic.may_grow() } else { 0 };
