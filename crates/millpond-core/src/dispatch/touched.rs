@@ -80,8 +80,10 @@ impl Core {
     /// Topics that something happened to vanish if nothing is left of them, in the order of their numbers: that in which
     /// they were touched depends on which of them had to be brought into memory.
     pub(super) fn vanish(&mut self, log: &mut dyn FactLog) {
-        let mut empty = Vec::new();
-        for slot in core::mem::take(&mut self.state.touched) {
+        // As many may be touched in the next turn, and lists that grow are copied.
+        let count = self.state.touched.len();
+        let (mut empty, next) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for slot in core::mem::replace(&mut self.state.touched, next) {
             let topic = &self.state.topics[slot];
             if topic.is_empty() && !self.state.is_kept_empty(topic) {
                 assert!(topic.offered.is_none(), "a topic without messages offers nothing");

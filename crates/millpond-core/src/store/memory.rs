@@ -50,7 +50,7 @@ impl MemoryStore {
                 Answer::Entry(key, page.map(|page| *page))
             }
             Want::Range(range) => {
-                let mut slice = Slice::new(&range);
+                let mut slice = Slice::new(&range, 0);
                 self.changes(&range).all(|(key, page)| slice.take(Cow::Borrowed(key), page.cloned()));
                 slice.answer(range, None)
             }

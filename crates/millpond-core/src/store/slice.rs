@@ -21,10 +21,10 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Nothing yet.
-    pub fn new(range: &Range) -> Slice {
+    /// Nothing yet, with room for so many entries.
+    pub fn new(range: &Range, room: usize) -> Slice {
         let (limit, next) = (range.limit as usize, range.from.clone());
-        Slice { limit, entries: Vec::new(), gone: 0, next, is_full: false }
+        Slice { limit, entries: Vec::with_capacity(room), gone: 0, next, is_full: false }
     }
 
     /// Takes the next key, with its page or the news that it is gone. False if the answer ends before it.

@@ -212,7 +212,7 @@ impl State {
             Found::Range { range, rows: Rows { rows, rest } } => {
                 // Behind the last row read nobody knows what is on the disk.
                 let until = rest.as_ref().unwrap_or(&range.until);
-                let (mut slice, mut rows) = (Slice::new(&range), rows.into_iter().peekable());
+                let (mut slice, mut rows) = (Slice::new(&range, rows.len()), rows.into_iter().peekable());
                 self.merged(since, (&range.from, until), &mut rows).all(|(key, page)| slice.take(key, page));
                 slice.answer(range, rest)
             }
