@@ -113,5 +113,6 @@ impl Core {
             self.state.topics.take_up(slot);
             self.commit(Fact::TopicVanished { topic, group }, log);
         }
+        self.state.forget_gone();
     }
 }

@@ -68,7 +68,7 @@ use crate::state::stored::{Capture, Replayed};
 use crate::state::sweeps::{Sweep, Sweeps};
 use crate::state::topic::{Lease, Topic, Touched};
 use crate::state::topics::Topics;
-use crate::store::{Name, Store};
+use crate::store::{Key, Name, Store};
 use crate::time_index::TimeIndex;
 
 /// A topic's place in memory, reused after the topic has vanished.
@@ -147,6 +147,8 @@ pub(crate) struct State {
     pub(crate) touched: Vec<TopicSlot>,
     /// Topics that something may have happened to.
     pub(crate) sweeps: Sweeps,
+    /// The entries of topics that have vanished, of which the store has still to be told: many topics vanish at a time.
+    pub(crate) gone: Vec<Key>,
     pub(crate) residents: Residents,
     /// Topics that are not in memory.
     pub(crate) cold: u64,
@@ -190,6 +192,7 @@ impl State {
             rebound: BTreeSet::new(),
             touched: Vec::new(),
             sweeps: Sweeps::default(),
+            gone: Vec::new(),
             residents: Residents::default(),
             cold: 0,
             replayed: Some(Replayed::default()),
@@ -249,6 +252,7 @@ impl State {
 
     /// Nothing that happened to topics while facts were replayed is news any more.
     pub(crate) fn settle_touched(&mut self) {
+        self.forget_gone();
         while let Some(slot) = self.touched.pop() {
             self.topics[slot].touched = Touched::No;
             self.store_middles(slot);

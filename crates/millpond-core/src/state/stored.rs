@@ -121,6 +121,7 @@ impl State {
     /// Begins a checkpoint: what follows belongs to the next epoch.
     pub(crate) fn freeze(&mut self) {
         assert!(self.capture.is_none(), "one checkpoint at a time");
+        assert!(self.gone.is_empty(), "the store knows of all that has vanished before");
         self.store.freeze();
         self.epoch += 1;
         self.replayed.iter_mut().for_each(|replayed| replayed.has_passed_epoch = false);
@@ -233,10 +234,18 @@ impl State {
         let Some(shelf) = topic.stored.shelf else { return };
         let (group, name) = (topic.group, topic.name.clone());
         for at in topic.stored.due.moments() {
-            self.store.remove(&Key::Due { at, group, name: name.clone() });
+            self.gone.push(Key::Due { at, group, name: name.clone() });
         }
-        self.store.remove(&Key::Topic { group, shelf, name });
+        self.gone.push(Key::Topic { group, shelf, name });
         self.groups[group].shelves[shelf.index()] -= 1;
+    }
+
+    /// Tells the store of the topics that have vanished, before anything else looks for them there.
+    pub(crate) fn forget_gone(&mut self) {
+        if !self.gone.is_empty() {
+            self.store.remove_all(&self.gone);
+            self.gone.clear();
+        }
     }
 
     /// Makes the entry of a topic what the topic is. Returns how many runs and pieces it tells of.

@@ -100,8 +100,8 @@ impl Store for MemoryStore {
         self.young.insert(key.bytes(), Some(Box::new(page.clone())));
     }
 
-    fn remove(&mut self, key: &Key) {
-        self.young.insert(key.bytes(), None);
+    fn remove_all(&mut self, keys: &[Key]) {
+        self.young.extend(keys.iter().map(|key| (key.bytes(), None)));
     }
 
     fn find(&mut self, key: &Key) -> Found {

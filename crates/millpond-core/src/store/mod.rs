@@ -154,7 +154,11 @@ pub trait Store: Send {
     /// Keeps an entry in place of what its key had.
     fn put(&mut self, key: &Key, page: &Page);
     /// Forgets an entry. There need not be one.
-    fn remove(&mut self, key: &Key);
+    fn remove(&mut self, key: &Key) {
+        self.remove_all(core::slice::from_ref(key));
+    }
+    /// Forgets entries, of which there are many at a time where topics are drained.
+    fn remove_all(&mut self, keys: &[Key]);
     /// Looks a key up in memory.
     fn find(&mut self, key: &Key) -> Found;
     /// Begins a checkpoint: all that was put and removed so far belongs to it, and what follows to the next.

@@ -45,8 +45,8 @@ impl Store for SharedStore {
         self.model().put(key, page);
     }
 
-    fn remove(&mut self, key: &Key) {
-        self.model().remove(key);
+    fn remove_all(&mut self, keys: &[Key]) {
+        self.model().remove_all(keys);
     }
 
     fn find(&mut self, key: &Key) -> Found {

@@ -245,9 +245,9 @@ impl Store for LayeredStore {
         young.put(key, Some(value));
     }
 
-    fn remove(&mut self, key: &Key) {
+    fn remove_all(&mut self, keys: &[Key]) {
         let State { young, scratch, .. } = &mut *lock(&self.0.state);
-        young.put(scratch.key(key), None);
+        keys.iter().for_each(|key| young.put(scratch.key(key), None));
     }
 
     fn find(&mut self, key: &Key) -> Found {
