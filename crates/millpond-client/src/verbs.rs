@@ -160,7 +160,7 @@ impl Client {
     }
 
     /// Ends the term of the leader of an exclusive group, whoever it is: it may finish what it has, and waits behind all
-    /// other candidates. Refused with [`Code::NotLeader`] where nobody leads.
+    /// other candidates. Refused with [`Code::NotLeader`](millpond_types::Code::NotLeader) where nobody leads.
     pub async fn depose(&self, namespace: NamespaceName, group: GroupName) -> Result<()> {
         self.done("group verb", Request::Depose { namespace, group }, Repeat::Never).await
     }
