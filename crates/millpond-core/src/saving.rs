@@ -1,8 +1,9 @@
 //! What others finish of a topic that the start of a group has still to come to: the group is given it before it ends.
 //!
-//! So a group starts with what any other one held when it was made, whatever these do until its start comes by. What ends
-//! without anybody's having it leased is not saved: it was cancelled, purged, has expired, or is more than a limit lets a group
-//! hold, and it would have ended so in a group that has all that it starts with.
+//! So a group starts with what any other one held when it was made, whatever these do until its start comes by; but what is
+//! left of one that is deleted is nobody's. What ends without anybody's having it leased is not saved: it was cancelled, purged,
+//! has expired, or is more than a limit lets a group hold, and it would have ended so in a group that has all that it starts
+//! with.
 //!
 //! A finish waits for nothing. So what is saved goes *aside*, ready in the place that its sequence gives it, for some of the
 //! line of the group's topic may be on the disk; and a topic that a start has still to come to stays in memory, so that one that

@@ -169,6 +169,8 @@ pub enum Canary {
     Paused,
     /// Topics are paused for half as long.
     PauseEnds,
+    /// Topics are paused for twice as long.
+    LongPauses,
     /// A delivery of a leader comes behind one of the next.
     Mixed,
     /// Groups with a leader are groups like all others.
@@ -226,7 +228,7 @@ pub enum Canary {
 }
 
 /// All of them, each with its name and the checker that has to catch it.
-pub const CANARIES: [(&str, Canary, Checker); 98] = [
+pub const CANARIES: [(&str, Canary, Checker); 99] = [
     ("lost", Canary::Lost, Checker::Lost),
     ("buffered", Canary::Buffered, Checker::Lost),
     ("back", Canary::Back, Checker::Back),
@@ -298,6 +300,7 @@ pub const CANARIES: [(&str, Canary, Checker); 98] = [
     ("forgets", Canary::Forgets, Checker::Dedup),
     ("paused", Canary::Paused, Checker::Order),
     ("pause-ends", Canary::PauseEnds, Checker::Places),
+    ("long-pauses", Canary::LongPauses, Checker::Places),
     ("mixed", Canary::Mixed, Checker::Offices),
     ("exclusive", Canary::Exclusive, Checker::Offices),
     ("terms", Canary::Terms, Checker::Terms),

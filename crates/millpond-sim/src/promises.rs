@@ -97,7 +97,8 @@ pub struct Promises {
     retention: retention::Retained,
     once: once::Once,
     repeats: repeats::Repeats,
-    purges: carried_out::Purges,
+    carried_out: carried_out::Asked,
+    pauses_ended: pauses::Ended,
     answers: survival::Answers,
     tallies: tallies::Tallies,
     whereabouts: duplicates::Whereabouts,
@@ -135,7 +136,8 @@ impl Promises {
             retention: retention::Retained::default(),
             once: once::Once::default(),
             repeats: repeats::Repeats::default(),
-            purges: carried_out::Purges::default(),
+            carried_out: carried_out::Asked::default(),
+            pauses_ended: pauses::Ended::default(),
             answers: survival::Answers::default(),
             tallies: tallies::Tallies::default(),
             whereabouts: duplicates::Whereabouts::default(),
@@ -169,6 +171,7 @@ impl Promises {
         self.whereabouts.begin();
         self.leases.begin(now.run, up);
         self.terms.begin(now.run);
+        self.pauses_ended.begin();
         self.retention.look(&self.model, now.wall);
     }
 
@@ -182,7 +185,7 @@ impl Promises {
         }
         if self.violation.is_none() {
             let kept = memory::rests(core, self.rooms.topics, &self.model, &mut self.sights)
-                .and_then(|()| pauses::rests(core, &self.model, self.told))
+                .and_then(|()| self.pauses_ended.rests(core, &self.model, self.told))
                 .and_then(|()| self.rations.rests(core, &self.model, &mut self.sights))
                 .and_then(|()| shares::rests(core, &self.model, &self.rooms, &mut self.sights))
                 .and_then(|()| self.tallies.rests(core, &self.model, &mut self.sights));
@@ -213,7 +216,7 @@ impl Promises {
             self.touched.extend(groups.map(|group| (*group, topic)));
         }
         self.whereabouts.happens(&self.model, &fact, self.by_core());
-        self.purges.happened(&fact);
+        self.carried_out.happened(&fact);
         self.model.follow(&fact, self.now.run);
         if let Some(Asking { uses: Some(uses), stored, .. }) = &mut self.asking {
             uses.happened(&self.model, &fact, stored.len());
@@ -250,7 +253,7 @@ impl Promises {
             Fact::TopicVanished { .. } => rates::vanished(model, fact, now.run, sights),
             Fact::Paused { .. } => match asked {
                 Some(Command::Pause { .. } | Command::Resume { .. }) => Ok(()),
-                _ => pauses::ended(model, fact, *told, sights),
+                _ => self.pauses_ended.ended(model, fact, *told, sights),
             },
             Fact::Acked { .. } => order::acked(model, fact, sights),
             Fact::Published { topic, except, .. } => {
@@ -282,7 +285,6 @@ impl Promises {
             }
             Fact::Redriven { .. } => dedup::redriven(model, fact, *told),
             Fact::Extended { group, .. } => self.terms.extended(model, *group, asked),
-            Fact::NamespaceDeleted { number } => room::deleted(model, *number, sights),
             Fact::OfficeTaken { .. } => self.terms.taken(model, fact),
             Fact::OfficeLeft { .. } => self.terms.left(model, fact, asked, &self.leases, sights),
             Fact::Copied { .. } => starts::copied(model, fact, now.wall, sights),
@@ -314,7 +316,7 @@ impl Promises {
         self.tallies.go_back();
         self.retention = retention::Retained::default();
         self.repeats = repeats::Repeats::default();
-        self.purges = carried_out::Purges::default();
+        self.carried_out = carried_out::Asked::default();
         self.whereabouts = duplicates::Whereabouts::default();
         self.answers = survival::Answers::default();
         let kept = self.once.go_back(&self.model);

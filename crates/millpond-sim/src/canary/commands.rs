@@ -47,6 +47,9 @@ impl Canary {
                 let (messages, bytes) = (receive.messages * 2, receive.bytes * 2);
                 Command::Receive(Receive { messages, bytes, ..receive })
             }
+            (Canary::LongPauses, Command::Pause { namespace, topics, lasts }) => {
+                Command::Pause { namespace, topics, lasts: lasts.map(|lasts| Millis(lasts.0 * 2)) }
+            }
             (Canary::Purges, Command::Purge { namespace, group, .. }) => {
                 let nobodys = TopicName::try_from("nobody's").expect("a valid name");
                 Command::Purge { namespace, filter: Filter::Topics(vec![nobodys]), group }

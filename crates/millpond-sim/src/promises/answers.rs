@@ -7,8 +7,8 @@ use millpond_core::{Decision, Now};
 use millpond_types::TopicName;
 
 use super::{
-    Kept, Promises, carried_out, coalescing, dedup, pauses, quotas, receipts, refusals, routes, sessions, shares,
-    tallies, told, watermark,
+    Kept, Promises, coalescing, dedup, pauses, quotas, receipts, refusals, routes, sessions, shares, tallies, told,
+    watermark,
 };
 
 /// A command that is being decided.
@@ -40,7 +40,7 @@ impl Promises {
         }
         self.wanted.note(command);
         self.reasons.asks(ticket, command);
-        self.purges.asks(ticket, command, &self.model);
+        self.carried_out.asks(ticket, command, &self.model, self.told);
         self.whereabouts.asks();
         let expected = match command {
             Command::Route(route) if route.publish.producer.is_none() => {
@@ -102,7 +102,7 @@ impl Promises {
         }
         if let Some(reply) = reply {
             refusals::told(&asking.command, reply, model, sights)?;
-            carried_out::decided(&asking.command, reply, model, self.told, sights)?;
+            self.carried_out.decided(&asking.command, reply, model, self.told, sights)?;
             self.whereabouts.decided(reply, model, Now { wall: self.told, ..*now }, sights)?;
             asking.uses.as_ref().map_or(Ok(()), |uses| uses.told(&asking.command, reply, sights))?;
         }
@@ -127,7 +127,7 @@ impl Promises {
         self.repeats.made(outputs, self.now.run);
         let by_core = self.by_core();
         self.whereabouts.made(outputs, &self.model, by_core, &mut self.sights)?;
-        self.purges.made(outputs, &self.model, &mut self.sights)?;
+        self.carried_out.made(outputs, &self.model, &mut self.sights)?;
         let given = self.seats.given(outputs);
         self.leases.made(outputs, &given, &self.model, &mut self.sights)?;
         self.terms.made(outputs, &self.model, &self.leases)

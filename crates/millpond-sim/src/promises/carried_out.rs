@@ -1,5 +1,6 @@
-//! Carried out: what a client was told is done, is so, and no policy is set in ignorance of another one. What was cancelled is gone, and its dedup id may come again, as may one that
-//! was forgotten; of what waited when a purge was asked for, and was not leased since, nothing is left when that is answered.
+//! Carried out: what a client was told is done, is so, and no policy is set in ignorance of another one. What was cancelled is gone,
+//! and its dedup id may come again, as may one that was forgotten; of what waited when a purge was asked for, and was not
+//! leased since, nothing is left when that is answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,13 +14,23 @@ use crate::model::{Model, TopicKey, sequences};
 use crate::sights::Sights;
 use crate::verdict::Violation;
 
-/// What is still to go before a purge is answered.
+/// What clients have asked for.
 #[derive(Default)]
-pub struct Purges(BTreeMap<Ticket, BTreeSet<(TopicKey, Priority, Sequence)>>);
+pub struct Asked {
+    /// What is still to go before a purge is answered.
+    purges: BTreeMap<Ticket, BTreeSet<(TopicKey, Priority, Sequence)>>,
+    /// What is cancelled by the command that is being decided.
+    cancelled: Option<MessageId>,
+}
 
-impl Purges {
+impl Asked {
     /// A command is about to be decided.
-    pub fn asks(&mut self, ticket: Ticket, command: &Command, model: &Model) {
+    pub fn asks(&mut self, ticket: Ticket, command: &Command, model: &Model, now: WallTime) {
+        self.cancelled = match command {
+            Command::Cancel { which: Which::Id(id), .. } => Some(*id),
+            Command::Cancel { which: Which::Dedup(hash), .. } => model.remembered(*hash, now),
+            _ => None,
+        };
         let Command::Purge { namespace, filter, group } = command else { return };
         let Some(namespace) = model.namespace(namespace) else { return };
         // What a start has still to come to it is given again, if another group has it.
@@ -34,13 +45,13 @@ impl Purges {
         let waiting = topics
             .filter(|(_, topic)| filter.admits(&topic.name))
             .flat_map(|(key, topic)| topic.waiting().map(move |((priority, sequence), _)| (key, *priority, *sequence)));
-        self.0.insert(ticket, waiting.collect());
+        self.purges.insert(ticket, waiting.collect());
     }
 
     /// Something has happened: what is leased stays with whoever has it.
     pub fn happened(&mut self, fact: &Fact) {
         let Fact::Leased { topic, group, priority, first, count, .. } = fact else { return };
-        for left in self.0.values_mut() {
+        for left in self.purges.values_mut() {
             sequences(*first, *count).for_each(|at| _ = left.remove(&((*group, *topic), *priority, at)));
         }
     }
@@ -49,7 +60,7 @@ impl Purges {
     pub fn made(&mut self, outputs: &[Output], model: &Model, sights: &mut Sights) -> Kept {
         for output in outputs {
             let Output::Reply { ticket, reply } = output else { continue };
-            let Some(asked) = self.0.remove(ticket) else { continue };
+            let Some(asked) = self.purges.remove(ticket) else { continue };
             if !matches!(reply, Reply::Count(_)) {
                 continue;
             }
@@ -66,6 +77,29 @@ impl Purges {
         }
         Ok(())
     }
+
+    /// A command was decided.
+    pub fn decided(&self, command: &Command, reply: &Reply, model: &Model, now: WallTime, sights: &mut Sights) -> Kept {
+        match (command, reply) {
+            (Command::Cancel { .. }, Reply::Done) => {
+                let Some(id) = self.cancelled else {
+                    return Err(Violation::dedup(format!("{command:?} is done, and nothing goes by that id")));
+                };
+                let waits = |group: &u32| model.message(*group, id).is_some_and(|message| !message.is_leased());
+                let groups = model.groups.iter().filter(|(_, group)| !group.is_ending).map(|(number, _)| *number);
+                if let Some(group) = groups.filter(waits).min() {
+                    return Err(Violation::reasons(format!("{id} was cancelled, and waits in group {group}")));
+                }
+                sights.saw("cancelled and gone");
+                is_remembered_of(id, model, now)
+            }
+            (Command::Forget { dedup_hash, .. }, Reply::Count(count)) => {
+                sights.saw_many("forgotten as somebody asked", *count);
+                forgotten(*dedup_hash, model, now)
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The policy of a namespace is about to be set: where that is based on a version, on the one that is there.
@@ -76,30 +110,6 @@ pub fn set(model: &Model, number: NamespaceNumber, asked: Option<&Command>, sigh
     match *based_on == version {
         true => Ok(()),
         false => Err(Violation::reasons(format!("what is based on version {based_on} of {name} follows {version}"))),
-    }
-}
-
-/// A command was decided.
-pub fn decided(command: &Command, reply: &Reply, model: &Model, now: WallTime, sights: &mut Sights) -> Kept {
-    match (command, reply) {
-        (Command::Cancel { which, .. }, Reply::Done) => {
-            let id = match which {
-                Which::Id(id) => *id,
-                Which::Dedup(hash) => return forgotten(*hash, model, now),
-            };
-            let waits = |group: &u32| model.message(*group, id).is_some_and(|message| !message.is_leased());
-            let groups = model.groups.iter().filter(|(_, group)| !group.is_ending).map(|(number, _)| *number);
-            if let Some(group) = groups.filter(|group| waits(group)).min() {
-                return Err(Violation::reasons(format!("{id} was cancelled, and waits in group {group}")));
-            }
-            sights.saw("cancelled and gone");
-            is_remembered_of(id, model, now)
-        }
-        (Command::Forget { dedup_hash, .. }, Reply::Count(_)) => {
-            sights.saw("forgotten as somebody asked");
-            forgotten(*dedup_hash, model, now)
-        }
-        _ => Ok(()),
     }
 }
 

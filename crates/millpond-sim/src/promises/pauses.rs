@@ -4,12 +4,19 @@ use millpond_core::Core;
 use millpond_core::command::Command;
 use millpond_core::fact::Fact;
 use millpond_core::output::Reply;
-use millpond_types::{Millis, WallTime};
+use millpond_types::WallTime;
 
 use super::Kept;
 use crate::model::Model;
 use crate::sights::Sights;
 use crate::verdict::Violation;
+
+/// Pauses that the core ends in a turn, at least, where the time of so many is over: it goes on with the next.
+const ENDED_IN_A_TURN: usize = 10;
+
+/// The pauses that have ended by themselves in this turn.
+#[derive(Default)]
+pub struct Ended(usize);
 
 /// A command was decided: what it asked for is so.
 pub fn decided(command: &Command, reply: Option<&Reply>, model: &Model, now: WallTime) -> Kept {
@@ -27,27 +34,35 @@ pub fn decided(command: &Command, reply: Option<&Reply>, model: &Model, now: Wal
     }
 }
 
-/// Holds the end of a pause, which nobody asked for, against its time.
-pub fn ended(model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) -> Kept {
-    let Fact::Paused { namespace, topics, until } = fact else { unreachable!("called for this fact alone") };
-    let lasts = model.namespaces[namespace].paused.get(topics);
-    if until.is_none() && lasts.is_some_and(|until| *until <= now) {
-        sights.saw("topics paused for as long as it was asked");
-        return Ok(());
+impl Ended {
+    /// A turn begins.
+    pub fn begin(&mut self) {
+        self.0 = 0;
     }
-    Err(Violation::places(format!("at {now:?} the pause of {topics} becomes {until:?}, and lasts until {lasts:?}")))
-}
 
-/// Behind a turn no pause lasts whose time is over, unless there were very many of them, or time is held.
-pub fn rests(core: &Core, model: &Model, now: WallTime) -> Kept {
-    if core.is_time_held() || core.next_wake() == Some(Millis::ZERO) {
-        return Ok(());
+    /// Holds the end of a pause, which nobody asked for, against its time.
+    pub fn ended(&mut self, model: &Model, fact: &Fact, now: WallTime, sights: &mut Sights) -> Kept {
+        let Fact::Paused { namespace, topics, until } = fact else { unreachable!("called for this fact alone") };
+        let lasts = model.namespaces[namespace].paused.get(topics);
+        if until.is_none() && lasts.is_some_and(|until| *until <= now) {
+            sights.saw("topics paused for as long as it was asked");
+            self.0 += 1;
+            return Ok(());
+        }
+        Err(Violation::places(format!("at {now:?} the pause of {topics} becomes {until:?}, and lasts until {lasts:?}")))
     }
-    let mut paused = model.namespaces.values().flat_map(|home| &home.paused);
-    match paused.find(|(_, until)| **until <= now) {
-        None => Ok(()),
-        Some((topics, until)) => {
-            Err(Violation::places(format!("at {now:?} {topics} is still paused, which was to be over at {until:?}")))
+
+    /// Behind a turn no pause lasts whose time is over, unless very many have ended, or time is held.
+    pub fn rests(&self, core: &Core, model: &Model, now: WallTime) -> Kept {
+        if core.is_time_held() || self.0 >= ENDED_IN_A_TURN {
+            return Ok(());
+        }
+        let mut paused = model.namespaces.values().flat_map(|home| &home.paused);
+        match paused.find(|(_, until)| **until <= now) {
+            None => Ok(()),
+            Some((topics, until)) => Err(Violation::places(format!(
+                "at {now:?} {topics} is still paused, which was to be over at {until:?}"
+            ))),
         }
     }
 }

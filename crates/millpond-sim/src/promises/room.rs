@@ -3,11 +3,11 @@
 //! else happens, and a quota counts them still. Left out is what makes room by taking a place or by being forwarded.
 
 use millpond_core::command::Command;
-use millpond_core::fact::{Fact, GroupNumber, NamespaceNumber};
+use millpond_core::fact::{Fact, GroupNumber};
 use millpond_types::{Coalesce, EndReason, Overflow, Priority, Quotas, Sequence};
 
 use super::Kept;
-use crate::model::{Model, Topic, TopicKey};
+use crate::model::{Key, Model, Topic, TopicKey, sequences};
 use crate::sights::Sights;
 use crate::verdict::Violation;
 
@@ -33,8 +33,8 @@ impl Overflowing {
     /// Something is about to happen.
     pub fn happens(&mut self, model: &Model, fact: &Fact, sights: &mut Sights) -> Kept {
         match fact {
-            Fact::Ended { topic, group, priority, first, reason: EndReason::Dropped, .. } => {
-                gives_way(model, (*group, *topic), (*priority, *first), sights)
+            Fact::Ended { topic, group, priority, first, count, reason: EndReason::Dropped } => {
+                gives_way(model, (*group, *topic), (*priority, *first, *count), sights)
             }
             _ => self.end(model, sights),
         }
@@ -57,27 +57,26 @@ impl Overflowing {
     }
 }
 
-/// What gives way is what would be delivered first at the lowest priority with anything ready.
-fn gives_way(model: &Model, key: TopicKey, dropped: (Priority, Sequence), sights: &mut Sights) -> Kept {
+/// What gives way is what would be delivered first at the lowest priority with anything ready; where nothing is ready, what came
+/// first at the lowest priority that has anything but leases.
+fn gives_way(
+    model: &Model,
+    key: TopicKey,
+    (priority, first, count): (Priority, Sequence, u32),
+    sights: &mut Sights,
+) -> Kept {
     let topic = &model.topics[&key];
     let ready = topic.ready(&model.home(key.0).policy_of(&topic.name));
-    let Some(lowest) = ready.iter().map(|((priority, _), _)| *priority).min() else { return Ok(()) };
-    let first = ready.iter().map(|(key, _)| *key).find(|(priority, _)| *priority == lowest);
-    sights.saw("dropped in the order of its topic");
-    match first == Some(dropped) {
+    let at_rest = || topic.waiting().map(|(key, _)| *key).collect();
+    let waiting: Vec<Key> = if ready.is_empty() { at_rest() } else { ready.iter().map(|(key, _)| *key).collect() };
+    let lowest = waiting.iter().map(|(priority, _)| *priority).min();
+    let next = waiting.iter().filter(|(of, _)| Some(*of) == lowest).take(count as usize).copied();
+    let next: Vec<Key> = next.collect();
+    sights.saw_many("dropped in the order of its topic", u64::from(count));
+    match sequences(first, count).map(|at| (priority, at)).eq(next.iter().copied()) {
         true => Ok(()),
-        false => Err(Violation::room(format!("{dropped:?} of {} gives way, and next is {first:?}", topic.name))),
-    }
-}
-
-/// A namespace is about to go: nothing is left in it.
-pub fn deleted(model: &Model, number: NamespaceNumber, sights: &mut Sights) -> Kept {
-    let mut groups = model.groups.iter().filter(|(_, group)| group.namespace == number).map(|(group, _)| *group);
-    match groups.find(|group| model.topics_of(*group).any(|(_, topic)| !topic.messages.is_empty())) {
-        Some(group) => Err(Violation::lost(format!("namespace {number} is deleted with messages in group {group}"))),
-        None => {
-            sights.saw("namespaces deleted that hold nothing");
-            Ok(())
+        false => {
+            Err(Violation::room(format!("{count} from {first:?} of {} give way, and next are {next:?}", topic.name)))
         }
     }
 }

@@ -229,7 +229,7 @@ fn has_room_for_its_sections(path: &Path) -> Result<(), TreeError> {
         TreeError::Damaged(format!("{} {what}, which shows at offset {offset}", path.display()))
     };
     let failed = failed("reading", path);
-    let mut file = fs::File::open(path).map_err(&failed)?;
+    let mut file = open_file(path, false).map_err(&failed)?;
     let length = file.metadata().map_err(&failed)?.len();
     let no_end = |offset| damaged("does not end as a table does: it was cut short, or is none", offset);
     let room = length.checked_sub(SFA_TRAILER as u64).ok_or_else(|| no_end(length))?;
@@ -267,7 +267,7 @@ pub(super) fn verify_table(path: &Path, expected: Checksum) -> Result<(), TreeEr
 
 /// Bytes at the beginning of a table that are blocks which match their checksums.
 fn whole_blocks(path: &Path) -> io::Result<u64> {
-    let file = fs::File::open(path)?;
+    let file = open_file(path, false)?;
     let length = file.metadata()?.len();
     let mut reader = BufReader::with_capacity(SLICE, file);
     let (mut offset, mut data) = (0, Vec::new());
