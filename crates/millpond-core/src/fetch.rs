@@ -239,9 +239,10 @@ impl Core {
         if self.room_for_due() > 0 { HORIZON } else { Millis::ZERO }
     }
 
-    /// What is loaded because it falls due makes nothing else leave.
+    /// What is loaded because it falls due makes nothing else leave, nor leaves itself, to be loaded again.
     fn room_for_due(&self) -> usize {
-        (self.state.residents.room / 4 * 3).max(DUE_ROOM).saturating_sub(self.resident_bytes())
+        let room = self.state.residents.room.max(DUE_ROOM);
+        (room / 4 * 3).saturating_sub(self.resident_bytes())
     }
 
     /// As many topics as there is room for, if they are like those in memory.
