@@ -6,8 +6,9 @@
 //! without a look at the topics in between, however many they are. Each topic knows its leaf: to change what it offers, or to
 //! step from it to the next, no names are compared.
 //!
-//! Invariants: masks and first topics are those of what is below, and so is what a node but for a root has told those above; a node but for the root is never empty; `leaf_of`
-//! names the leaf that holds the topic. What the order of names is, and what the topics are called, is the caller's
+//! Invariants: masks and first topics are those of what is below, and so is what a node, but for a root, has told those above;
+//! a node but for the root is never empty; `leaf_of` names the leaf that holds the topic. What the order of names is, and what
+//! the topics are called, is the caller's
 //! business: see [`super::topics`].
 
 mod node;
