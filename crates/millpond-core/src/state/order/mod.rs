@@ -8,8 +8,7 @@
 //!
 //! Invariants: masks and first topics are those of what is below, and so is what a node, but for a root, has told those above;
 //! a node but for the root is never empty; `leaf_of` names the leaf that holds the topic. What the order of names is, and what
-//! the topics are called, is the caller's
-//! business: see [`super::topics`].
+//! the topics are called, is the caller's business: see [`super::topics`].
 
 mod node;
 mod walk;
