@@ -269,6 +269,7 @@ impl Core {
             || !self.state.touched.is_empty()
             || self.has_rationed_to_look_at()
             || self.is_held_at_hand()
+            || self.goes_on_at_once()
         {
             return Some(Millis::ZERO);
         }

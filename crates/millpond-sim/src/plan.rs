@@ -49,6 +49,8 @@ pub struct Plan {
     pub has_lulls: bool,
     /// Whether some turns of the writer are short.
     pub hastens: bool,
+    /// Messages that a turn of the writer leases, about.
+    pub turn: u32,
 }
 
 impl Plan {
@@ -96,6 +98,7 @@ impl Plan {
             body_max: *stream.pick(&[40, 200, 2000]),
             has_lulls: stream.one_in(2),
             hastens: stream.one_in(2),
+            turn: *stream.pick(&[1, 40, 1024, 1024]),
         }
     }
 

@@ -177,6 +177,7 @@ impl Promises {
 
     /// The turn is over: what the core holds in memory is what it may.
     pub fn rests(&mut self, core: &Core, is_fetching: bool) {
+        self.sights.saw_many("turns of the writer that left some to the next", u64::from(core.goes_on_at_once()));
         if is_fetching || core.has_jobs_on_hold() {
             self.retention.is_kept();
         } else if self.violation.is_none() {

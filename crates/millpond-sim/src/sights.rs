@@ -194,7 +194,14 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
         ],
     ),
     (Checker::Priority, &["picked among several", "raised by its age"]),
-    (Checker::Fairness, &["turns that somebody waited for", "turns among prefixes that somebody waited for"]),
+    (
+        Checker::Fairness,
+        &[
+            "turns that somebody waited for",
+            "turns among prefixes that somebody waited for",
+            "turns of the writer that left some to the next",
+        ],
+    ),
     (
         Checker::Memory,
         &[

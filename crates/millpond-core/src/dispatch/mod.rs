@@ -8,6 +8,7 @@ pub(crate) mod consumer;
 mod domain;
 mod fair;
 pub(crate) mod living;
+mod measure;
 pub(crate) mod offices;
 pub(crate) mod rations;
 pub(crate) mod reach;
@@ -36,6 +37,7 @@ use slab::Slab;
 use crate::command::Ticket;
 use crate::dispatch::consumer::Consumer;
 use crate::dispatch::living::Client;
+use crate::dispatch::measure::Measure;
 use crate::dispatch::offices::Offices;
 use crate::dispatch::rations::Rations;
 use crate::dispatch::reach::Reach;
@@ -54,8 +56,9 @@ pub(crate) struct Dispatcher {
     pub(crate) scopes: Scopes,
     /// Whether turns have passed in this turn because the ends of messages are held.
     pub(crate) has_passed: bool,
-    /// In how many turns one after the other something was on its way to somebody that was not being read: the
-    /// invariants hold that it comes.
+    pub(crate) measure: Measure,
+    /// In how many turns one after the other something was on its way to somebody that was not being read and nobody was given
+    /// anything: the invariants hold that it comes.
     pub(crate) turns_held: u32,
     pub(crate) reach: Reach,
     /// Of exclusive groups.

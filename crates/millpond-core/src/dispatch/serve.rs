@@ -61,6 +61,7 @@ impl Core {
         self.look_at_rationed();
         self.watch();
         self.dispatcher.has_passed = false;
+        self.dispatcher.measure.begin();
         let mut fed = Vec::new();
         for scope in self.dispatcher.scopes.take_stirred() {
             let is_first = fed.is_empty();
@@ -71,7 +72,8 @@ impl Core {
         }
         self.deliver(fed);
         self.pass_on_wants();
-        self.dispatcher.turns_held = if self.is_held_at_hand() { self.dispatcher.turns_held + 1 } else { 0 };
+        let is_idle = !self.dispatcher.measure.is_any() && self.is_held_at_hand();
+        self.dispatcher.turns_held = if is_idle { self.dispatcher.turns_held + 1 } else { 0 };
         self.answer_receives();
         self.vanish(log);
         self.state.leased.weighed();
@@ -93,8 +95,7 @@ impl Core {
     fn serve_scope(&mut self, scope: ScopeSlot, fed: &mut Vec<ConsumerSlot>, log: &mut dyn FactLog) {
         self.dispatcher.scopes.let_go(scope);
         loop {
-            let Some(place) = self.dispatcher.scopes.slots.get_mut(scope as usize) else { return };
-            let Some(slot) = place.hungry.pop_front() else { return };
+            let Some(slot) = self.dispatcher.next_hungry(scope) else { return };
             let Some(ration) = self.ration(slot) else {
                 self.set_on_ration(slot);
                 continue;
@@ -198,6 +199,7 @@ impl Core {
                 }
             }
             share = share.saturating_sub(served);
+            self.dispatcher.measure.add(served);
             if manner.draws {
                 self.draw(turn.slot, served, log);
             }

@@ -27,6 +27,13 @@ impl Slice {
         Slice { limit, entries: Vec::with_capacity(room), gone: 0, next, is_full: false }
     }
 
+    /// The answer to a range of which just this was read, up to `end`, or to its own end.
+    pub fn whole(range: Range, mut entries: Vec<(KeyBytes, Page)>, end: Option<KeyBytes>) -> Answer {
+        // What begins with the first one beyond the limit is for the next read.
+        let rest = entries.drain(entries.len().min(range.limit as usize)..).next().map(|(key, _)| key).or(end);
+        Answer::Range { range, entries, rest }
+    }
+
     /// Takes the next key, with its page or the news that it is gone. False if the answer ends before it.
     pub fn take(&mut self, key: Cow<'_, [u8]>, page: Option<Page>) -> bool {
         self.is_full = self.gone == GONE_MAX || page.is_some() && self.entries.len() == self.limit;

@@ -26,13 +26,21 @@ fn holding() -> (Shell, Vec<Receipt>) {
         (0..LEASES).map(|at| (shell.ticket(), asked(["publish a x", "publish b x"][at % 2]))).collect();
     shell.turn(publishes);
     say(&mut shell, "begin s1");
-    let outputs = say(&mut shell, &format!("attach s1.1 max={LEASES}"));
-    let receipts = leased(&outputs);
+    let receipts = leased(&attach(&mut shell, "s1.1"));
     assert_eq!(receipts.len(), LEASES);
     (shell, receipts)
 }
 
-/// The same, where the session has expired and the first slice of its leases has ended.
+/// Lets a consumer lease all there is, which takes some turns.
+fn attach(shell: &mut Shell, consumer: &str) -> Vec<Output> {
+    let mut outputs = say(shell, &format!("attach {consumer} max={LEASES}"));
+    while shell.next_wake() == Some(0) {
+        outputs.extend(shell.turn(Vec::new()));
+    }
+    outputs
+}
+
+/// A session that [holds](holding) them has expired, and the first slice of its leases has ended.
 fn in_the_midst() -> (Shell, Vec<Receipt>) {
     let (mut shell, receipts) = holding();
     say(&mut shell, "lose s1");
@@ -162,7 +170,7 @@ fn no_turn_makes_more_dead_letters_than_a_slice_of_leases_that_are_of_many_messa
     say(&mut shell, "namespace default max_failures=0");
     say(&mut shell, &format!("publish a{}", " x".repeat(LEASES)));
     say(&mut shell, "begin s1");
-    say(&mut shell, &format!("attach s1.1 max={LEASES}"));
+    attach(&mut shell, "s1.1");
     assert_eq!(counts(&mut shell), (0, LEASES as u64));
     say(&mut shell, "lose s1");
     shell.pass(10_000, 10_000);
@@ -173,7 +181,7 @@ fn no_turn_makes_more_dead_letters_than_a_slice_of_leases_that_are_of_many_messa
     say(&mut shell, "namespace default on_expiry=dead ttl=1s");
     say(&mut shell, &format!("publish a{}", " x".repeat(LEASES)));
     say(&mut shell, "begin s2");
-    say(&mut shell, &format!("attach s2.1 max={LEASES}"));
+    attach(&mut shell, "s2.1");
     shell.pass(1000, 1000);
     let ticket = shell.ticket();
     let made = letters(&mut shell, vec![(ticket, asked("end s2"))]);

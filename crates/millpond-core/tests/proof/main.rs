@@ -25,6 +25,7 @@ mod left_behind;
 mod letters;
 mod limits;
 mod loud;
+mod measure;
 mod model;
 mod moves;
 mod offices;

@@ -4,8 +4,8 @@
 //! is spread over all that came during the one before. A batch for which somebody waits goes as soon as the committer is
 //! free, but for one of long requests, which the next turn may add short ones to ([`super::haste`]). One for which nobody
 //! waits (unconfirmed acks, publishes of level `none`) starts no sync of its own: it goes with the next, or after a while.
-//! When little else waits and the batch is small, the writer writes and syncs it itself,
-//! which saves two hops between threads.
+//! When the batch is small, and the writer has little to do meanwhile, it writes and syncs that itself, which saves two hops
+//! between threads.
 //!
 //! While the disk stands still, what fills meanwhile has a bound: publishes wait where it is a full batch, and everything where
 //! it is [overfull](millpond_storage::Appender::is_overfull). Nor does [run time](super::clock) go on for long. An overfull batch
@@ -277,8 +277,7 @@ impl<H: Host> Writer<H> {
     fn run(&mut self, job: Job, now: Instant) -> Result<(), Failure> {
         let mut committer = self.committer.take().expect("a job is made when the committer is free");
         self.clock.batch_goes(now);
-        let bytes = job.batch.as_ref().map_or(0, |batch| batch.bytes());
-        if bytes <= self.host.own_hand_max() && self.own.waiting() <= OWN_HAND_WAITING {
+        if self.is_at_leisure(&job) {
             let result = job.run(&mut committer, &self.common.registry, &self.common.metrics);
             self.committer = Some(committer);
             return self.settle(result);
@@ -288,6 +287,14 @@ impl<H: Host> Writer<H> {
         });
         sent.expect("the journal's queue has room for the one batch on its way");
         Ok(())
+    }
+
+    /// Whether the writer has time to write and sync a batch itself: it is small, and there is little else to do meanwhile.
+    fn is_at_leisure(&self, job: &Job) -> bool {
+        let bytes = job.batch.as_ref().map_or(0, |batch| batch.bytes());
+        let is_busy =
+            self.core.goes_on_at_once() || self.fetching.is_waiting() || self.own.waiting() > OWN_HAND_WAITING;
+        bytes <= self.host.own_hand_max() && !is_busy
     }
 
     fn settle(&mut self, result: Result<(), NotDone>) -> Result<(), Failure> {

@@ -212,6 +212,9 @@ impl State {
             Found::Range { range, rows: Rows { rows, rest } } => {
                 // Behind the last row read nobody knows what is on the disk.
                 let until = rest.as_ref().unwrap_or(&range.until);
+                if self.layers(since).all(|layer| layer.range(&range.from, until).next().is_none()) {
+                    return Slice::whole(range, rows, rest);
+                }
                 let (mut slice, mut rows) = (Slice::new(&range, rows.len()), rows.into_iter().peekable());
                 self.merged(since, (&range.from, until), &mut rows).all(|(key, page)| slice.take(key, page));
                 slice.answer(range, rest)

@@ -1,11 +1,11 @@
 //! Records in the order of their keys, in blocks side by side.
 //!
 //! Topics leave memory, and are drained, in the order of their names, or in that of each tenant's: so a record mostly comes
-//! right behind the one that was put last, or that was put last into its block, and two comparisons find that out. Any
-//! other takes as many as its place has bits. The blocks are told apart by the *heads* of their first keys, which stand side
-//! by side: a key itself is a cache miss or two.
+//! into the block that the last one came into or one soon behind it, and there right behind the one that was put last. That is
+//! found out by *heads*, the first bytes of keys, which stand with the blocks, side by side: a key itself is a cache miss or two.
+//! Any other place takes as many comparisons as it has bits.
 //!
-//! Invariant: no block is empty, its head is that of its first key, and keys ascend over all blocks.
+//! Invariant: no block is empty, its heads are those of the keys they are said to be of, and keys ascend over all blocks.
 
 use std::cmp::Ordering;
 
@@ -13,6 +13,8 @@ use super::record::Record;
 
 /// Records of a full block. To make room in one moves a kilobyte or two.
 const BLOCK_MAX: usize = 256;
+/// Blocks behind the last one that are looked at one after the other: as many as stand in a few lines of memory.
+const NEAR: usize = 8;
 
 #[derive(Default)]
 pub(super) struct Sorted {
@@ -25,12 +27,13 @@ pub(super) struct Sorted {
 struct Block {
     head: Head,
     records: Vec<Record>,
-    /// About where a record was put last.
+    /// Where a record was put last, and the heads of its key and of the next one.
     last: usize,
+    beside: [Head; 2],
 }
 
 /// The first 24 bytes of a key, as numbers that stand in the same order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Head([u64; 3]);
 
 /// A block, and a place in it: before a record, or behind the last.
@@ -41,6 +44,9 @@ struct Place {
 }
 
 impl Head {
+    /// Before no other.
+    const LAST: Head = Head([u64::MAX; 3]);
+
     fn of(key: &[u8]) -> Head {
         let mut bytes = [0; size_of::<Head>()];
         let length = key.len().min(bytes.len());
@@ -52,28 +58,48 @@ impl Head {
 
 impl Block {
     fn new(records: Vec<Record>) -> Block {
-        Block { head: Head::of(records[0].key()), records, last: 0 }
+        let mut block = Block { head: Head::of(records[0].key()), records, last: 0, beside: [Head::LAST; 2] };
+        block.stand_at(0);
+        block
     }
 
-    /// Where a key is, or where it would be put.
-    fn find(&self, key: &[u8]) -> Result<usize, usize> {
-        let at = self.last + 1;
-        if self.records.get(self.last).is_some_and(|before| before.key() < key) {
-            match self.records.get(at).map_or(Ordering::Less, |next| key.cmp(next.key())) {
-                Ordering::Less => return Err(at),
-                Ordering::Equal => return Ok(at),
-                Ordering::Greater => {}
-            }
+    /// Where a key with a head is, or where it would be put.
+    fn find(&self, key: &[u8], head: Head) -> Result<usize, usize> {
+        if self.beside[0] < head && head < self.beside[1] {
+            return Err(self.last + 1);
         }
         self.records.binary_search_by(|record| record.key().cmp(key))
     }
 
-    fn insert(&mut self, at: usize, record: Record) {
+    fn insert(&mut self, at: usize, head: Head, record: Record) {
         if at == 0 {
-            self.head = Head::of(record.key());
+            self.head = head;
         }
         self.records.insert(at, record);
-        self.last = at;
+        match at == self.last + 1 {
+            true => (self.last, self.beside[0]) = (at, head),
+            false => self.stand_at(at),
+        }
+    }
+
+    /// Puts a record in place of the one of its key.
+    fn replace(&mut self, at: usize, record: Record) -> Record {
+        let old = std::mem::replace(&mut self.records[at], record);
+        self.stand_at(at);
+        old
+    }
+
+    /// What comes next will be put near that place.
+    fn stand_at(&mut self, at: usize) {
+        let head = |at: usize| self.records.get(at).map_or(Head::LAST, |record| Head::of(record.key()));
+        (self.last, self.beside) = (at, [head(at), head(at + 1)]);
+    }
+
+    /// Moves all but the first half into a block of their own.
+    fn split(&mut self) -> Block {
+        let right = Block::new(self.records.split_off(BLOCK_MAX / 2));
+        self.stand_at(0);
+        right
     }
 }
 
@@ -82,9 +108,8 @@ impl Sorted {
     pub fn put(&mut self, record: Record) -> Option<Record> {
         match self.find(record.key()) {
             Ok(Place { block, at }) => {
-                let block = &mut self.blocks[block];
-                block.last = at;
-                Some(std::mem::replace(&mut block.records[at], record))
+                self.last = block;
+                Some(self.blocks[block].replace(at, record))
             }
             Err(place) => {
                 self.insert(place, record);
@@ -124,41 +149,49 @@ impl Sorted {
             Ordering::Equal => block.records[0].key() <= key,
             Ordering::Greater => false,
         };
-        let next = self.blocks.get(self.last + 1);
-        let is_last = self.blocks.get(self.last).is_some_and(begins_before) && !next.is_some_and(begins_before);
-        let number = match is_last {
-            true => self.last,
-            false => self.blocks.partition_point(begins_before).saturating_sub(1),
+        // A key before the block of the last one is looked for among all, and so is one far behind it among the rest.
+        let near = &self.blocks[self.last.min(self.blocks.len())..];
+        let begin = near.iter().take(NEAR).take_while(|block| begins_before(block)).count();
+        let number = match begin {
+            0 => self.blocks.partition_point(begins_before).saturating_sub(1),
+            NEAR => self.last + NEAR - 1 + near[NEAR..].partition_point(begins_before),
+            _ => self.last + begin - 1,
         };
         let Some(block) = self.blocks.get(number) else { return Err(Place::default()) };
-        block.find(key).map(|at| Place { block: number, at }).map_err(|at| Place { block: number, at })
+        block.find(key, head).map(|at| Place { block: number, at }).map_err(|at| Place { block: number, at })
     }
 
     /// Puts a record into a place where there is none of its key.
     fn insert(&mut self, Place { block: number, at }: Place, record: Record) {
         self.last = number;
+        let head = Head::of(record.key());
         let Some(block) = self.blocks.get_mut(number) else {
             return self.blocks.push(Block::new(vec![record]));
         };
         if block.records.len() < BLOCK_MAX {
-            return block.insert(at, record);
+            return block.insert(at, head, record);
         }
         if at < BLOCK_MAX {
-            let mut right = Block::new(block.records.split_off(BLOCK_MAX / 2));
+            let mut right = block.split();
             match at.checked_sub(BLOCK_MAX / 2).filter(|beyond| *beyond > 0) {
                 Some(beyond) => {
-                    right.insert(beyond, record);
+                    right.insert(beyond, head, record);
                     self.last = number + 1;
                 }
-                None => block.insert(at, record),
+                None => block.insert(at, head, record),
             }
             return self.blocks.insert(number + 1, right);
         }
         // What comes in ascending order leaves full blocks behind.
         self.last = number + 1;
         match self.blocks.get_mut(number + 1).filter(|next| next.records.len() < BLOCK_MAX) {
-            Some(next) => next.insert(0, record),
-            None => self.blocks.insert(number + 1, Block::new(vec![record])),
+            Some(next) => next.insert(0, head, record),
+            None => {
+                // More will come behind it, and memory that grows is copied.
+                let mut records = Vec::with_capacity(BLOCK_MAX);
+                records.push(record);
+                self.blocks.insert(number + 1, Block::new(records));
+            }
         }
     }
 }
@@ -197,6 +230,10 @@ mod tests {
             prop_assert_eq!(sorted.len(), model.len());
             prop_assert!(sorted.blocks.iter().all(|block| (1..=BLOCK_MAX).contains(&block.records.len())));
             prop_assert!(sorted.blocks.iter().all(|block| block.head == Head::of(block.records[0].key())));
+            for block in &sorted.blocks {
+                let head = |at: usize| block.records.get(at).map_or(Head::LAST, |record| Head::of(record.key()));
+                prop_assert_eq!(block.beside, [head(block.last), head(block.last + 1)]);
+            }
             prop_assert!(sorted.iter().map(Record::key).eq(model.keys().map(|key| &key[..])));
             let (from, until) = (key(common, from.min(until)), key(common, from.max(until)));
             let range = model.range(from.clone()..until.clone()).map(|(key, _)| &key[..]);

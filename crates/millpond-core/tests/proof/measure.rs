@@ -1,0 +1,131 @@
+//! A turn leases so much and no more: what comes meanwhile has its turn, and nobody gets less of it in the end.
+
+use millpond_core::output::{LeasedRun, Output, Reply};
+use millpond_types::Millis;
+
+use crate::ask::asked;
+use crate::bare::Bare;
+use crate::shell::Shell;
+
+/// Messages that a turn leases, and a share of them that a consumer is given before the next one's turn.
+const MOST: u32 = 1024;
+const SHARE: u32 = 32;
+
+/// A shell in which so many messages of two topics wait.
+fn holding(messages: u32) -> Shell {
+    let mut shell = Shell::new();
+    for topic in ["a", "b"] {
+        tell(&mut shell, &[&format!("publish {topic} m*{}", messages / 2)]);
+    }
+    shell
+}
+
+/// A turn with some commands: what each delivery and each answer to a receive holds, and what else was answered.
+fn tell(shell: &mut Shell, commands: &[&str]) -> (Vec<Vec<LeasedRun>>, Vec<Reply>) {
+    let commands = commands.iter().map(|text| (shell.ticket(), asked(text))).collect();
+    let (mut given, mut others) = (Vec::new(), Vec::new());
+    for output in shell.turn(commands) {
+        match output {
+            Output::Delivery { leases, .. } | Output::Reply { reply: Reply::Received(leases), .. } => {
+                given.push(leases)
+            }
+            Output::Reply { reply, .. } => others.push(reply),
+            _ => {}
+        }
+    }
+    (given, others)
+}
+
+fn count(given: &[Vec<LeasedRun>]) -> u32 {
+    given.iter().flatten().map(|run| run.count).sum()
+}
+
+/// Which messages these are, in order.
+fn which(given: &[Vec<LeasedRun>]) -> Vec<(String, u64)> {
+    given.iter().flatten().map(|run| (run.topic.to_string(), run.first.0)).collect()
+}
+
+#[test]
+fn a_turn_leases_so_much_and_the_next_goes_on_with_the_same_order() {
+    let messages = 3 * MOST;
+    let begin = ["begin s1", &format!("attach s1.1 max={messages}")];
+    let mut whole = holding(messages);
+    whole.core.set_turn(u32::MAX);
+    let (at_once, _) = tell(&mut whole, &begin);
+    assert_eq!(count(&at_once), messages);
+
+    let mut shell = holding(messages);
+    let mut given = tell(&mut shell, &begin).0;
+    assert_eq!(count(&given), MOST);
+    let mut turns = 1;
+    while shell.next_wake() == Some(0) {
+        // It does not wait until all of them are leased.
+        let (more, answers) = tell(&mut shell, &["publish c m"]);
+        assert_eq!(answers.len(), 1);
+        assert!(count(&more) <= MOST);
+        given.extend(more);
+        turns += 1;
+    }
+    assert_eq!((turns, count(&given)), (3, messages));
+    let of_both = which(&given).into_iter().filter(|(topic, _)| topic != "c");
+    assert!(of_both.zip(which(&at_once)).all(|(cut, whole)| cut == whole), "whose turn it is does not change");
+}
+
+#[test]
+fn a_receive_is_given_all_it_asks_for_and_others_have_the_next_turn() {
+    let mut shell = holding(6 * MOST);
+    let (given, _) = tell(&mut shell, &["receive max=2500", "receive max=2500"]);
+    assert_eq!((given.len(), count(&given)), (2, 5000), "both had begun");
+    assert_eq!(count(&given[..1]), 2500);
+
+    shell.core.set_turn(1);
+    let (given, _) =
+        tell(&mut shell, &["begin s1", "attach s1.1 max=100", "receive max=100 wait=1s", "receive max=40 wait=1s"]);
+    assert_eq!(count(&given), SHARE, "the consumer's share is more than enough");
+    let (given, _) = tell(&mut shell, &[]);
+    assert_eq!(count(&given), 100, "and then the first receive is answered, with all of it");
+    let (given, _) = tell(&mut shell, &[]);
+    assert_eq!(count(&given), 40);
+    let mut rest = Vec::new();
+    while shell.next_wake() == Some(0) {
+        rest.extend(tell(&mut shell, &[]).0);
+    }
+    assert_eq!(count(&rest), 100 - SHARE, "the consumer has its turn again");
+}
+
+#[test]
+fn of_groups_that_have_more_than_a_turn_leases_none_waits_for_another() {
+    let mut shell = Shell::new();
+    shell.core.set_turn(1);
+    tell(&mut shell, &["group other"]);
+    tell(&mut shell, &["publish a m*1000"]);
+    tell(&mut shell, &["begin s1", "attach s1.1 max=1000", "attach s1.2 max=1000 group=other"]);
+    let mut by_group = [0; 2];
+    for turn in 0..10 {
+        let (given, _) = tell(&mut shell, &[]);
+        assert_eq!(count(&given), SHARE, "in turn {turn}");
+        by_group[given[0][0].receipt.group as usize % 2] += 1;
+    }
+    assert_eq!(by_group, [5, 5]);
+}
+
+#[test]
+fn what_is_left_to_the_next_turn_does_not_wait_for_a_read() {
+    let mut bare: Bare = Bare::new();
+    bare.submit(asked("publish b/1 m"));
+    bare.turn();
+    bare.core.set_room(0);
+    while bare.core.make_room() {}
+    assert_eq!(bare.core.cold_count(), 1);
+    bare.core.set_room(usize::MAX);
+    bare.core.set_turn(1);
+    bare.submit(asked("publish a m*100"));
+    let wanted = bare.wanted();
+    bare.load(wanted);
+    bare.submit(asked("receive b/* wait=1m"));
+    bare.submit(asked("begin s1"));
+    bare.submit(asked("attach s1.1 a max=100"));
+    bare.turn();
+    assert!(!bare.wanted().is_empty(), "b/1 is asked for, and is not read yet");
+    assert_eq!(bare.core.next_wake(), Some(Millis::ZERO));
+}
