@@ -1,152 +1,100 @@
-//! Records in the order of their keys, in blocks side by side.
+//! Changes in the order of their keys, in blocks side by side.
 //!
-//! Topics leave memory, and are drained, in the order of their names, or in that of each tenant's: so a record mostly comes
+//! Topics leave memory, and are drained, in the order of their names, or in that of each tenant's: so a change mostly comes
 //! into the block that the last one came into or one soon behind it, and there right behind the one that was put last. That is
-//! found out by *heads*, the first bytes of keys, which stand with the blocks, side by side: a key itself is a cache miss or two.
+//! found out by *heads*, the first bytes of keys, which stand with the blocks: a key itself is looked at where these are the same.
 //! Any other place takes as many comparisons as it has bits.
 //!
-//! Invariant: no block is empty, its heads are those of the keys they are said to be of, and keys ascend over all blocks.
+//! Invariant: no block is empty, and keys ascend over all blocks.
 
 use std::cmp::Ordering;
 
-use super::record::Record;
+use super::Change;
+use super::block::{Block, Head};
 
-/// Records of a full block. To make room in one moves a kilobyte or two.
-const BLOCK_MAX: usize = 256;
-/// Blocks behind the last one that are looked at one after the other: as many as stand in a few lines of memory.
+/// Blocks from the last one on that are looked at one after the other, before all others are: the changes of a turn are of tenants
+/// one after the other, and of each tenant there are few blocks.
 const NEAR: usize = 8;
 
 #[derive(Default)]
 pub(super) struct Sorted {
     blocks: Vec<Block>,
     len: usize,
-    /// The block into which a record was put last.
+    /// Bytes of memory that the blocks take.
+    bytes: usize,
+    /// The block into which a change was put last.
     last: usize,
 }
 
-struct Block {
-    head: Head,
-    records: Vec<Record>,
-    /// Where a record was put last, and the heads of its key and of the next one.
-    last: usize,
-    beside: [Head; 2],
-}
-
-/// The first 24 bytes of a key, as numbers that stand in the same order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Head([u64; 3]);
-
-/// A block, and a place in it: before a record, or behind the last.
+/// A block, and a place in it: before a change, or behind the last.
 #[derive(Clone, Copy, Default)]
 struct Place {
     block: usize,
     at: usize,
 }
 
-impl Head {
-    /// Before no other.
-    const LAST: Head = Head([u64::MAX; 3]);
-
-    fn of(key: &[u8]) -> Head {
-        let mut bytes = [0; size_of::<Head>()];
-        let length = key.len().min(bytes.len());
-        bytes[..length].copy_from_slice(&key[..length]);
-        let (parts, _) = bytes.as_chunks();
-        Head(std::array::from_fn(|part| u64::from_be_bytes(parts[part])))
-    }
-}
-
-impl Block {
-    fn new(records: Vec<Record>) -> Block {
-        let mut block = Block { head: Head::of(records[0].key()), records, last: 0, beside: [Head::LAST; 2] };
-        block.stand_at(0);
-        block
-    }
-
-    /// Where a key with a head is, or where it would be put.
-    fn find(&self, key: &[u8], head: Head) -> Result<usize, usize> {
-        if self.beside[0] < head && head < self.beside[1] {
-            return Err(self.last + 1);
-        }
-        self.records.binary_search_by(|record| record.key().cmp(key))
-    }
-
-    fn insert(&mut self, at: usize, head: Head, record: Record) {
-        if at == 0 {
-            self.head = head;
-        }
-        self.records.insert(at, record);
-        match at == self.last + 1 {
-            true => (self.last, self.beside[0]) = (at, head),
-            false => self.stand_at(at),
-        }
-    }
-
-    /// Puts a record in place of the one of its key.
-    fn replace(&mut self, at: usize, record: Record) -> Record {
-        let old = std::mem::replace(&mut self.records[at], record);
-        self.stand_at(at);
-        old
-    }
-
-    /// What comes next will be put near that place.
-    fn stand_at(&mut self, at: usize) {
-        let head = |at: usize| self.records.get(at).map_or(Head::LAST, |record| Head::of(record.key()));
-        (self.last, self.beside) = (at, [head(at), head(at + 1)]);
-    }
-
-    /// Moves all but the first half into a block of their own.
-    fn split(&mut self) -> Block {
-        let right = Block::new(self.records.split_off(BLOCK_MAX / 2));
-        self.stand_at(0);
-        right
-    }
-}
-
 impl Sorted {
-    /// Puts a record in place of that of the same key, which is returned.
-    pub fn put(&mut self, record: Record) -> Option<Record> {
-        match self.find(record.key()) {
-            Ok(Place { block, at }) => {
-                self.last = block;
-                Some(self.blocks[block].replace(at, record))
+    /// Puts a change in place of that of the same key. Whether there was none.
+    pub fn put(&mut self, change: Change<'_>) -> bool {
+        let head = Head::of(change.0);
+        match self.find(change.0, head) {
+            Ok(Place { block: number, at }) => {
+                self.last = number;
+                let block = &mut self.blocks[number];
+                self.bytes -= block.weight();
+                let is_large = block.replace(at, change);
+                self.bytes += block.weight();
+                if is_large {
+                    self.split(number);
+                }
+                false
             }
             Err(place) => {
-                self.insert(place, record);
+                self.insert(place, head, change);
                 self.len += 1;
-                None
+                true
             }
         }
     }
 
-    pub fn get(&self, key: &[u8]) -> Option<&Record> {
-        self.find(key).ok().map(|place| &self.blocks[place.block].records[place.at])
+    pub fn get(&self, key: &[u8]) -> Option<Change<'_>> {
+        let Place { block, at } = self.find(key, Head::of(key)).ok()?;
+        Some(self.blocks[block].record(at).change())
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Record> {
-        self.blocks.iter().flat_map(|block| &block.records)
+    pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
+        self.blocks.iter().flat_map(|block| block.records(0, block.len())).map(|record| record.change())
     }
 
-    /// The records from one key on and before another, which is not before it.
-    pub fn range<'a>(&'a self, from: &[u8], until: &[u8]) -> impl Iterator<Item = &'a Record> + use<'a> {
-        let (Ok(first) | Err(first), Ok(end) | Err(end)) = (self.find(from), self.find(until));
-        self.blocks.iter().enumerate().take(end.block + 1).skip(first.block).flat_map(move |(number, block)| {
+    /// The changes from one key on and before another, which is not before it.
+    pub fn range<'a>(&'a self, from: &[u8], until: &[u8]) -> impl Iterator<Item = Change<'a>> + use<'a> {
+        let place = |key: &[u8]| match self.find(key, Head::of(key)) {
+            Ok(place) | Err(place) => place,
+        };
+        let (first, end) = (place(from), place(until));
+        let blocks = self.blocks.iter().enumerate().take(end.block + 1).skip(first.block);
+        let records = blocks.flat_map(move |(number, block)| {
             let from = if number == first.block { first.at } else { 0 };
-            let until = if number == end.block { end.at } else { block.records.len() };
-            &block.records[from..until]
-        })
+            let until = if number == end.block { end.at } else { block.len() };
+            block.records(from, until)
+        });
+        records.map(|record| record.change())
     }
 
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Where the record of a key is, or where it would be put.
-    fn find(&self, key: &[u8]) -> Result<Place, Place> {
-        let head = Head::of(key);
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where the change of a key with a head is, or where it would be put.
+    fn find(&self, key: &[u8], head: Head) -> Result<Place, Place> {
         let begins_before = |block: &Block| match block.head.cmp(&head) {
             Ordering::Less => true,
-            Ordering::Equal => block.records[0].key() <= key,
+            Ordering::Equal => block.first_key() <= key,
             Ordering::Greater => false,
         };
         // A key before the block of the last one is looked for among all, and so is one far behind it among the rest.
@@ -161,38 +109,50 @@ impl Sorted {
         block.find(key, head).map(|at| Place { block: number, at }).map_err(|at| Place { block: number, at })
     }
 
-    /// Puts a record into a place where there is none of its key.
-    fn insert(&mut self, Place { block: number, at }: Place, record: Record) {
+    /// Puts a change into a place where there is none of its key.
+    fn insert(&mut self, Place { block: number, at }: Place, head: Head, change: Change<'_>) {
         self.last = number;
-        let head = Head::of(record.key());
-        let Some(block) = self.blocks.get_mut(number) else {
-            return self.blocks.push(Block::new(vec![record]));
-        };
-        if block.records.len() < BLOCK_MAX {
-            return block.insert(at, head, record);
+        let Some(block) = self.blocks.get_mut(number) else { return self.push(number, Block::new(change)) };
+        if !block.is_full(change) {
+            return self.insert_into(Place { block: number, at }, head, change);
         }
-        if at < BLOCK_MAX {
-            let mut right = block.split();
-            match at.checked_sub(BLOCK_MAX / 2).filter(|beyond| *beyond > 0) {
-                Some(beyond) => {
-                    right.insert(beyond, head, record);
-                    self.last = number + 1;
-                }
-                None => block.insert(at, head, record),
-            }
-            return self.blocks.insert(number + 1, right);
+        if at < block.len() {
+            let half = self.split(number);
+            let place = match at.checked_sub(half).filter(|beyond| *beyond > 0) {
+                Some(beyond) => Place { block: number + 1, at: beyond },
+                None => Place { block: number, at },
+            };
+            // Where few changes are very large, a half may be full again.
+            return self.insert(place, head, change);
         }
         // What comes in ascending order leaves full blocks behind.
         self.last = number + 1;
-        match self.blocks.get_mut(number + 1).filter(|next| next.records.len() < BLOCK_MAX) {
-            Some(next) => next.insert(0, head, record),
-            None => {
-                // More will come behind it, and memory that grows is copied.
-                let mut records = Vec::with_capacity(BLOCK_MAX);
-                records.push(record);
-                self.blocks.insert(number + 1, Block::new(records));
-            }
+        match self.blocks.get(number + 1).is_some_and(|after| !after.is_full(change)) {
+            true => self.insert_into(Place { block: number + 1, at: 0 }, head, change),
+            false => self.push(number + 1, self.blocks[number].next(change)),
         }
+    }
+
+    fn insert_into(&mut self, Place { block: number, at }: Place, head: Head, change: Change<'_>) {
+        let block = &mut self.blocks[number];
+        self.bytes -= block.weight();
+        block.insert(at, head, change);
+        self.bytes += block.weight();
+    }
+
+    /// Makes two blocks of one; how many changes the first of them has.
+    fn split(&mut self, number: usize) -> usize {
+        let block = &mut self.blocks[number];
+        self.bytes -= block.weight();
+        let (right, half) = (block.split(), block.len());
+        self.bytes += block.weight();
+        self.push(number + 1, right);
+        half
+    }
+
+    fn push(&mut self, number: usize, block: Block) {
+        self.bytes += block.weight();
+        self.blocks.insert(number, block);
     }
 }
 
@@ -202,6 +162,7 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::block::BLOCK_MAX;
     use super::*;
 
     /// What one of the strategies below draws: keys, one after another.
@@ -223,34 +184,32 @@ mod tests {
         fn holds_what_a_sorted_map_holds(keys in keys(), common in 0..30usize, from in 0..3000u16, until in 0..3000u16) {
             let (mut sorted, mut model) = (Sorted::default(), BTreeMap::new());
             for (at, number) in keys.iter().enumerate() {
-                let (key, value) = (key(common, *number), at.to_be_bytes());
-                let before = sorted.put(Record::new(&key, Some(&value))).map(|record| record.value().map(<[u8]>::to_vec));
-                prop_assert_eq!(before.flatten(), model.insert(key, value).map(Vec::from));
+                // Some are long, so that a few fill a block, and others are gone.
+                let (key, length) = (key(common, *number), if at % 7 == 0 { at % 5 * 8000 } else { at % 11 });
+                let value = (at % 13 > 0).then(|| vec![at as u8; length]);
+                prop_assert_eq!(sorted.put((&key, value.as_deref())), model.insert(key, value).is_none());
             }
             prop_assert_eq!(sorted.len(), model.len());
-            prop_assert!(sorted.blocks.iter().all(|block| (1..=BLOCK_MAX).contains(&block.records.len())));
-            prop_assert!(sorted.blocks.iter().all(|block| block.head == Head::of(block.records[0].key())));
-            for block in &sorted.blocks {
-                let head = |at: usize| block.records.get(at).map_or(Head::LAST, |record| Head::of(record.key()));
-                prop_assert_eq!(block.beside, [head(block.last), head(block.last + 1)]);
-            }
-            prop_assert!(sorted.iter().map(Record::key).eq(model.keys().map(|key| &key[..])));
+            sorted.blocks.iter().for_each(Block::check);
+            prop_assert_eq!(sorted.bytes(), sorted.blocks.iter().map(Block::weight).sum::<usize>());
+            let all = model.iter().map(|(key, value)| (&key[..], value.as_deref()));
+            prop_assert!(sorted.iter().eq(all));
             let (from, until) = (key(common, from.min(until)), key(common, from.max(until)));
-            let range = model.range(from.clone()..until.clone()).map(|(key, _)| &key[..]);
-            prop_assert!(sorted.range(&from, &until).map(Record::key).eq(range));
-            prop_assert_eq!(sorted.get(&from).and_then(Record::value), model.get(&from).map(|value| &value[..]));
+            let range = model.range(from.clone()..until.clone()).map(|(key, value)| (&key[..], value.as_deref()));
+            prop_assert!(sorted.range(&from, &until).eq(range));
+            prop_assert_eq!(sorted.get(&from).map(|(_, value)| value), model.get(&from).map(Option::as_deref));
         }
     }
 
     #[test]
     fn what_comes_in_order_fills_blocks() {
         let mut sorted = Sorted::default();
-        (0..10_000u16).for_each(|key| _ = sorted.put(Record::new(&key.to_be_bytes(), None)));
+        (0..10_000u16).for_each(|key| _ = sorted.put((&key.to_be_bytes(), None)));
         assert_eq!(sorted.blocks.len(), 10_000usize.div_ceil(BLOCK_MAX));
         // Between full blocks, in the order that is the least kind to them.
         let mut between = Sorted::default();
-        (0..512u32).for_each(|key| _ = between.put(Record::new(&(key / 256 * 100_000 + key).to_be_bytes(), None)));
-        (1000..20_000u32).rev().for_each(|key| _ = between.put(Record::new(&key.to_be_bytes(), None)));
+        (0..512u32).for_each(|key| _ = between.put((&(key / 256 * 100_000 + key).to_be_bytes(), None)));
+        (1000..20_000u32).rev().for_each(|key| _ = between.put((&key.to_be_bytes(), None)));
         assert!(between.blocks.len() < 19_512 / 64, "{}", between.blocks.len());
     }
 }
