@@ -450,7 +450,8 @@ fn ready_topics_are_offered(core: &Core) {
         assert_eq!(topic.offered, ready, "topic {} is offered at what is ready", topic.name);
         if ready.is_some() {
             // Where ends are held, turns pass until they are let go.
-            let stuck = !core.dispatcher.has_passed && core.dispatcher.scopes.hungry_for(topic);
+            let is_cut = core.goes_on_at_once();
+            let stuck = !core.dispatcher.has_passed && core.dispatcher.scopes.hungry_for(topic, is_cut);
             assert!(!stuck, "topic {} is ready, a consumer has credit, and nobody was told", topic.name);
         }
     }

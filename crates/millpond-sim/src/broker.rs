@@ -61,7 +61,7 @@ impl Broker {
         let now = opened.report.now;
         opened.report.now = canary.map_or(now, |canary| canary.dates(now));
         opened.core.set_leases_room(canary.map_or(plan.leases_room, |canary| canary.allots(plan.leases_room)));
-        opened.core.set_turn(plan.turn);
+        opened.core.set_leases_of_turn(plan.turn);
         let rooms = Rooms { topics: options.room, ..plan.rooms() };
         let promises = Promises::new(plan.options.identity.hash_key, (plan.rooms(), plan.leases_room), false);
         let stage = Stage::new(clock, canary, (plan.own_hand_max, plan.hastens), !plan.reads_late, promises);

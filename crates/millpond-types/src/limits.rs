@@ -36,8 +36,8 @@ pub const RECEIPTS_MAX: usize = 10_000;
 pub const PRIORITIES: usize = 10;
 /// Messages that one call may name, and that a consumer has credit for in the core.
 pub const CREDIT_MESSAGES_MAX: u32 = 1_000_000;
-/// Messages of the answer to one receive: with the longest names their envelopes take a little over a megabyte of its frame.
-pub const RECEIVE_MESSAGES_MAX: u32 = 2048;
+/// Messages of the answer to one receive: with the longest names their envelopes take 640 KiB of its frame.
+pub const RECEIVE_MESSAGES_MAX: u32 = 1024;
 /// Bytes of blocks that are left in that frame beside those envelopes.
 pub const RECEIVE_BYTES_MAX: u64 = (FRAME_MAX - RECEIVE_MESSAGES_MAX as usize * (TOPIC_NAME_MAX + 128)) as u64;
 /// Topics or prefixes in one filter.

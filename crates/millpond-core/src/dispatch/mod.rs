@@ -57,8 +57,8 @@ pub(crate) struct Dispatcher {
     /// Whether turns have passed in this turn because the ends of messages are held.
     pub(crate) has_passed: bool,
     pub(crate) measure: Measure,
-    /// In how many turns one after the other something was on its way to somebody that was not being read and nobody was given
-    /// anything: the invariants hold that it comes.
+    /// In how many turns one after the other something was on its way to somebody that was not being read, and none of them
+    /// had leased enough: the invariants hold that it comes.
     pub(crate) turns_held: u32,
     pub(crate) reach: Reach,
     /// Of exclusive groups.

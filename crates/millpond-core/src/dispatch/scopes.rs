@@ -169,15 +169,22 @@ impl Scopes {
         hungry.remove(at.expect("a consumer that is queued stands among the hungry"));
     }
 
-    /// Takes the scopes that something has happened to, in the order of this turn.
-    pub(crate) fn take_stirred(&mut self) -> Vec<ScopeSlot> {
-        in_order_from(self.first, core::mem::take(&mut self.stirred))
+    /// Takes the scopes that something has happened to.
+    pub(crate) fn take_stirred(&mut self) -> Stirred {
+        Stirred { first: self.first, rest: core::mem::take(&mut self.stirred) }
     }
 
-    /// A scope was the first in this turn that something was served from. Those that were only looked at do not count:
-    /// what they are looked at for may be topics that leave memory and come back.
-    pub(crate) fn had_first_pick(&mut self, slot: ScopeSlot) {
-        self.first = slot + 1;
+    /// Puts those back that this turn did not come to.
+    pub(crate) fn put_back(&mut self, Stirred { mut rest, .. }: Stirred) {
+        if rest.len() > self.stirred.len() {
+            core::mem::swap(&mut rest, &mut self.stirred);
+        }
+        self.stirred.append(&mut rest);
+    }
+
+    /// The next turn begins with this one.
+    pub(crate) fn goes_first(&mut self, slot: ScopeSlot) {
+        self.first = slot;
     }
 
     /// A scope of names or prefixes needs something of the disk.
@@ -284,11 +291,11 @@ impl Scopes {
         }
     }
 
-    /// Whether a consumer with credit stands idle in a scope that admits a topic, and nothing is on its way to it. Only true in
-    /// the middle of a turn.
-    pub(crate) fn hungry_for(&self, topic: &Topic) -> bool {
+    /// Whether a consumer with credit stands idle in a scope that admits a topic, and nothing is on its way to it, nor was it left to
+    /// the next turn by one that [is cut](super::measure). Only true in the middle of a turn.
+    pub(crate) fn hungry_for(&self, topic: &Topic, is_cut: bool) -> bool {
         self.slots.iter().any(|(slot, scope)| {
-            let waits = scope.is_held && self.is_stirred(slot as ScopeSlot);
+            let waits = (scope.is_held || is_cut) && self.is_stirred(slot as ScopeSlot);
             scope.group == topic.group && !scope.hungry.is_empty() && !waits && scope.domain.admits(&topic.name)
         })
     }
@@ -414,6 +421,23 @@ impl Scopes {
                 }
             }
         }
+    }
+}
+
+/// Scopes that a turn takes one by one, from the one on that goes first.
+pub(crate) struct Stirred {
+    first: ScopeSlot,
+    rest: BTreeSet<ScopeSlot>,
+}
+
+impl Iterator for Stirred {
+    type Item = ScopeSlot;
+
+    fn next(&mut self) -> Option<ScopeSlot> {
+        let next = self.rest.range(self.first..).next().or_else(|| self.rest.first()).copied()?;
+        self.rest.remove(&next);
+        self.first = next + 1;
+        Some(next)
     }
 }
 

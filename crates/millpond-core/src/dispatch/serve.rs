@@ -63,17 +63,25 @@ impl Core {
         self.dispatcher.has_passed = false;
         self.dispatcher.measure.begin();
         let mut fed = Vec::new();
-        for scope in self.dispatcher.scopes.take_stirred() {
-            let is_first = fed.is_empty();
+        let mut stirred = self.dispatcher.scopes.take_stirred();
+        for scope in stirred.by_ref() {
+            let (is_first, before) = (fed.is_empty(), self.dispatcher.measure.leased());
             self.serve_scope(scope, &mut fed, log);
-            if is_first && !fed.is_empty() {
-                self.dispatcher.scopes.had_first_pick(scope);
+            let has_given = self.dispatcher.measure.leased() > before;
+            if self.dispatcher.measure.is_cut {
+                self.dispatcher.scopes.goes_first(if has_given { scope + 1 } else { scope });
+                break;
+            }
+            // Those that were only looked at do not count: what they are looked at for may be topics that leave memory and come back.
+            if is_first && has_given {
+                self.dispatcher.scopes.goes_first(scope + 1);
             }
         }
+        self.dispatcher.scopes.put_back(stirred);
         self.deliver(fed);
         self.pass_on_wants();
-        let is_idle = !self.dispatcher.measure.is_any() && self.is_held_at_hand();
-        self.dispatcher.turns_held = if is_idle { self.dispatcher.turns_held + 1 } else { 0 };
+        let is_held = self.is_held_at_hand() && !self.goes_on_at_once();
+        self.dispatcher.turns_held = if is_held { self.dispatcher.turns_held + 1 } else { 0 };
         self.answer_receives();
         self.vanish(log);
         self.state.leased.weighed();
@@ -95,7 +103,12 @@ impl Core {
     fn serve_scope(&mut self, scope: ScopeSlot, fed: &mut Vec<ConsumerSlot>, log: &mut dyn FactLog) {
         self.dispatcher.scopes.let_go(scope);
         loop {
-            let Some(slot) = self.dispatcher.next_hungry(scope) else { return };
+            let Some(place) = self.dispatcher.scopes.slots.get_mut(scope as usize) else { return };
+            if self.dispatcher.measure.is_full() && !place.hungry.is_empty() {
+                self.dispatcher.measure.is_cut = true;
+                return self.dispatcher.scopes.stir(scope);
+            }
+            let Some(slot) = place.hungry.pop_front() else { return };
             let Some(ration) = self.ration(slot) else {
                 self.set_on_ration(slot);
                 continue;
@@ -433,14 +446,17 @@ impl Core {
         }
     }
 
-    /// Answers receives whose time is up, unless something that could be theirs is still being looked for: for others that may go
-    /// on for ever, so not for longer than [`OVERDUE`]. Whoever is [rationed](super::rations) is refused where there is
+    /// Answers receives whose time is up, unless they were left to the next turn, which comes to them, or something that could be
+    /// theirs is still being looked for: for others that may go on for ever, so not for longer than [`OVERDUE`]. Whoever is [rationed](super::rations) is refused where there is
     /// something, or may be: told of nothing, it would take the topics for empty.
     fn answer_receives(&mut self) {
         let now = self.state.now.run;
         let up: Vec<_> = self.dispatcher.waiting.iter().copied().take_while(|(until, _)| *until <= now).collect();
         for (until, slot) in up {
             let Consumer { scope, is_rationed, .. } = self.dispatcher.consumers[slot as usize];
+            if self.goes_on_at_once() && !is_rationed && self.dispatcher.scopes.is_stirred(scope) {
+                continue;
+            }
             // Whether there is something for it that it was not given; none if that is not known yet.
             let is_something_left = match is_rationed {
                 true => self.next_turn(scope).ok().map(|turn| turn.is_some()),

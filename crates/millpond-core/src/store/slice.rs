@@ -27,11 +27,15 @@ impl Slice {
         Slice { limit, entries: Vec::with_capacity(room), gone: 0, next, is_full: false }
     }
 
-    /// The answer to a range of which just this was read, up to `end`, or to its own end.
-    pub fn whole(range: Range, mut entries: Vec<(KeyBytes, Page)>, end: Option<KeyBytes>) -> Answer {
-        // What begins with the first one beyond the limit is for the next read.
-        let rest = entries.drain(entries.len().min(range.limit as usize)..).next().map(|(key, _)| key).or(end);
-        Answer::Range { range, entries, rest }
+    /// The answer to a range of which this was read, up to `end` or to its own end, and of which nothing has changed since.
+    pub fn as_read(range: Range, mut entries: Vec<(KeyBytes, Page)>, end: Option<KeyBytes>) -> Answer {
+        let limit = range.limit as usize;
+        if entries.len() <= limit {
+            return Answer::Range { range, entries, rest: end };
+        }
+        entries.truncate(limit);
+        let rest = entries.last().map_or(range.from.clone(), |(last, _)| [&last[..], &[0]].concat());
+        Answer::Range { range, entries, rest: Some(rest) }
     }
 
     /// Takes the next key, with its page or the news that it is gone. False if the answer ends before it.

@@ -189,6 +189,7 @@ fn no_turn_makes_more_dead_letters_than_a_slice_of_leases_that_are_of_many_messa
     assert!(made[..2].iter().all(|made| (SLICE as u32..SLICE as u32 + share).contains(made)), "{made:?}");
     // And where no session holds them, than deadlines are decided in one.
     let deadlines = 10_000;
+    shell.core.set_leases_of_turn(deadlines as u32);
     say(&mut shell, "namespace default max_failures=0");
     say(&mut shell, &format!("publish a{}", " x".repeat(5 * deadlines / 2)));
     for _ in 0..3 {

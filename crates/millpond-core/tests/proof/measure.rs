@@ -1,5 +1,7 @@
 //! A turn leases so much and no more: what comes meanwhile has its turn, and nobody gets less of it in the end.
 
+use std::collections::BTreeMap;
+
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::Millis;
 
@@ -37,7 +39,11 @@ fn tell(shell: &mut Shell, commands: &[&str]) -> (Vec<Vec<LeasedRun>>, Vec<Reply
 }
 
 fn count(given: &[Vec<LeasedRun>]) -> u32 {
-    given.iter().flatten().map(|run| run.count).sum()
+    given.iter().map(|runs| counted(runs)).sum()
+}
+
+fn counted(runs: &[LeasedRun]) -> u32 {
+    runs.iter().map(|run| run.count).sum()
 }
 
 /// Which messages these are, in order.
@@ -50,7 +56,7 @@ fn a_turn_leases_so_much_and_the_next_goes_on_with_the_same_order() {
     let messages = 3 * MOST;
     let begin = ["begin s1", &format!("attach s1.1 max={messages}")];
     let mut whole = holding(messages);
-    whole.core.set_turn(u32::MAX);
+    whole.core.set_leases_of_turn(u32::MAX);
     let (at_once, _) = tell(&mut whole, &begin);
     assert_eq!(count(&at_once), messages);
 
@@ -72,41 +78,46 @@ fn a_turn_leases_so_much_and_the_next_goes_on_with_the_same_order() {
 }
 
 #[test]
-fn a_receive_is_given_all_it_asks_for_and_others_have_the_next_turn() {
+fn a_receive_is_answered_with_what_it_has_when_a_turn_has_leased_enough() {
     let mut shell = holding(6 * MOST);
-    let (given, _) = tell(&mut shell, &["receive max=2500", "receive max=2500"]);
-    assert_eq!((given.len(), count(&given)), (2, 5000), "both had begun");
-    assert_eq!(count(&given[..1]), 2500);
+    let (given, _) = tell(&mut shell, &["receive max=2000", "receive max=2000"]);
+    assert_eq!(given.iter().map(|runs| counted(runs)).collect::<Vec<_>>(), [MOST / 2, MOST / 2], "each has its share");
+    assert_eq!(count(&tell(&mut shell, &["receive max=1000"]).0), 1000, "less than that is given at once");
 
-    shell.core.set_turn(1);
-    let (given, _) =
-        tell(&mut shell, &["begin s1", "attach s1.1 max=100", "receive max=100 wait=1s", "receive max=40 wait=1s"]);
+    shell.core.set_leases_of_turn(1);
+    let (given, _) = tell(&mut shell, &["begin s1", "attach s1.1 max=40", "receive max=100", "receive max=20"]);
     assert_eq!(count(&given), SHARE, "the consumer's share is more than enough");
+    // The time of the others is up, and there is something for them: it is not said that there is nothing.
     let (given, _) = tell(&mut shell, &[]);
-    assert_eq!(count(&given), 100, "and then the first receive is answered, with all of it");
+    assert_eq!(count(&given), SHARE);
     let (given, _) = tell(&mut shell, &[]);
-    assert_eq!(count(&given), 40);
-    let mut rest = Vec::new();
-    while shell.next_wake() == Some(0) {
-        rest.extend(tell(&mut shell, &[]).0);
-    }
-    assert_eq!(count(&rest), 100 - SHARE, "the consumer has its turn again");
+    assert_eq!(count(&given), 20);
+    let (given, _) = tell(&mut shell, &[]);
+    assert_eq!(count(&given), 40 - SHARE, "and the consumer has its turn again");
+    assert!(!shell.core.goes_on_at_once(), "nobody is left");
 }
 
 #[test]
 fn of_groups_that_have_more_than_a_turn_leases_none_waits_for_another() {
+    let groups = ["default", "g1", "g2", "g3", "g4", "g5", "g6"];
     let mut shell = Shell::new();
-    shell.core.set_turn(1);
-    tell(&mut shell, &["group other"]);
-    tell(&mut shell, &["publish a m*1000"]);
-    tell(&mut shell, &["begin s1", "attach s1.1 max=1000", "attach s1.2 max=1000 group=other"]);
-    let mut by_group = [0; 2];
-    for turn in 0..10 {
-        let (given, _) = tell(&mut shell, &[]);
-        assert_eq!(count(&given), SHARE, "in turn {turn}");
-        by_group[given[0][0].receipt.group as usize % 2] += 1;
+    groups[1..].iter().for_each(|group| _ = tell(&mut shell, &[&format!("group {group}")]));
+    tell(&mut shell, &["publish a m*1000", "begin s1"]);
+    shell.core.set_leases_of_turn(2 * SHARE);
+    let attach = |(at, group): (usize, &&str)| format!("attach s1.{} max=1000 group={group}", at + 1);
+    let attach: Vec<String> = groups.iter().enumerate().map(attach).collect();
+    let mut given = tell(&mut shell, &attach.iter().map(|text| &text[..]).collect::<Vec<_>>()).0;
+    let mut turns = 1;
+    let mut served = BTreeMap::new();
+    while turns < 3 * groups.len() {
+        assert_eq!(count(&given), 2 * SHARE, "in turn {turns}");
+        given.iter().for_each(|runs| *served.entry(runs[0].receipt.group).or_default() += counted(runs));
+        given = tell(&mut shell, &[]).0;
+        turns += 1;
     }
-    assert_eq!(by_group, [5, 5]);
+    assert_eq!(served.len(), groups.len());
+    let (least, most) = (served.values().min(), served.values().max());
+    assert!(most <= least.map(|least: &u32| least + 2 * SHARE).as_ref(), "each has as many turns: {served:?}");
 }
 
 #[test]
@@ -118,7 +129,7 @@ fn what_is_left_to_the_next_turn_does_not_wait_for_a_read() {
     while bare.core.make_room() {}
     assert_eq!(bare.core.cold_count(), 1);
     bare.core.set_room(usize::MAX);
-    bare.core.set_turn(1);
+    bare.core.set_leases_of_turn(1);
     bare.submit(asked("publish a m*100"));
     let wanted = bare.wanted();
     bare.load(wanted);

@@ -20,7 +20,7 @@ pub trait Host: Send + 'static {
     /// The time of the system's clock, since the beginning of 1970.
     fn system(&mut self) -> Duration;
 
-    /// Bytes of the largest batch that the writer writes and syncs by its own hand, where little else waits.
+    /// Bytes of the largest batch that the writer writes and syncs by its own hand, where it has little else to do.
     fn own_hand_max(&self) -> u64 {
         OWN_HAND_MAX
     }

@@ -213,7 +213,7 @@ impl State {
                 // Behind the last row read nobody knows what is on the disk.
                 let until = rest.as_ref().unwrap_or(&range.until);
                 if self.layers(since).all(|layer| layer.range(&range.from, until).next().is_none()) {
-                    return Slice::whole(range, rows, rest);
+                    return Slice::as_read(range, rows, rest);
                 }
                 let (mut slice, mut rows) = (Slice::new(&range, rows.len()), rows.into_iter().peekable());
                 self.merged(since, (&range.from, until), &mut rows).all(|(key, page)| slice.take(key, page));

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use millpond_client::{Client, Deliveries, Error, Message, ReceiveOptions, SubscribeOptions, Subscription};
+use millpond_types::limits::RECEIVE_MESSAGES_MAX;
 use millpond_types::{Code, MessageId, NamespaceName, TopicName};
 use tokio::time::timeout;
 
@@ -106,7 +107,8 @@ async fn hoard(broker: &Broker, is_end: impl Fn(usize) -> bool) -> Vec<Deliverie
     let mut held = Vec::new();
     loop {
         let lease = Some(Duration::from_secs(12 * 3600));
-        let options = ReceiveOptions { messages: 2048, lease, ..ReceiveOptions::new(NamespaceName::default()) };
+        let options =
+            ReceiveOptions { messages: RECEIVE_MESSAGES_MAX, lease, ..ReceiveOptions::new(NamespaceName::default()) };
         let got = match client.receive(options).await {
             Err(Error::Refused { code: Code::Overloaded, .. }) => 0,
             got => {

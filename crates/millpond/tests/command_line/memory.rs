@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use millpond_client::{Client, Deliveries, Error, Message, Receipts, ReceiveOptions};
 use millpond_protocol::{Listing, LookWhich, Receive, Request, TopicRef, VERSION, encode_request};
+use millpond_types::limits::RECEIVE_MESSAGES_MAX;
 use millpond_types::{
     Code, Filter, FinishOutcome, GroupName, LeaseNumber, Millis, NamespaceName, Priority, PublishOutcome, Receipt,
     TopicName,
@@ -341,7 +342,7 @@ async fn take_leases_apart(broker: &Broker, extends: bool) {
     loop {
         let options = ReceiveOptions {
             filter: Filter::Topics(vec![topic("bait")]),
-            messages: 2048,
+            messages: RECEIVE_MESSAGES_MAX,
             lease: Some(hour),
             ..ReceiveOptions::new(namespace.clone())
         };

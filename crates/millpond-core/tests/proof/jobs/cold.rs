@@ -58,6 +58,8 @@ impl Cold {
         store.pieces_wait = true;
         let mut core = Core::create(HASH_KEY, Box::new(store.clone()), &mut journal);
         core.set_bounds(SHORT);
+        // What is received comes in one turn.
+        core.set_leases_of_turn(u32::MAX);
         let now = Now { run: RunTime(0), wall: WallTime(0) };
         core.start(now, false, &mut journal);
         core.set_room(0);

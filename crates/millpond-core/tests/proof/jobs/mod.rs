@@ -137,6 +137,8 @@ fn jobs_take_turns_and_are_few_at_a_time() {
 /// A shell with dead letters in some topics.
 fn buried(letters: usize, topics: usize) -> Shell {
     let mut shell = Shell::new();
+    // They are received in one turn.
+    shell.core.set_leases_of_turn(u32::MAX);
     for at in 0..topics {
         let ticket = shell.ticket();
         shell.turn(vec![(ticket, publish(&format!("t/{at}"), letters / topics))]);
