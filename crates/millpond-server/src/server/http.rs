@@ -25,7 +25,7 @@ use millpond_core::command::Command;
 use millpond_core::output::Reply;
 use millpond_types::{Counts, NamespaceView, Usage};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -54,12 +54,14 @@ const WRITER_ANSWERS: Duration = Duration::from_secs(1);
 struct Watched {
     shared: Arc<Shared>,
     data: PathBuf,
+    /// Held by whoever sums up what all namespaces hold: the answers tell all their rules, too, and so are megabytes for each who asks.
+    summing: Mutex<()>,
 }
 
 /// Serves until the task is ended.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>, data: PathBuf, files: OpenFiles) {
     let mut places = Places::new();
-    let watched = Arc::new(Watched { shared, data });
+    let watched = Arc::new(Watched { shared, data, summing: Mutex::default() });
     let routes = Router::new()
         .route("/health", get(health))
         .route("/ready", get(ready))
@@ -165,7 +167,11 @@ async fn ready(State(watched): State<Arc<Watched>>) -> impl IntoResponse {
 }
 
 async fn metrics(State(watched): State<Arc<Watched>>) -> impl IntoResponse {
-    let Watched { shared, data } = &*watched;
+    let Watched { shared, data, summing } = &*watched;
+    let held = async {
+        let _summing = summing.lock().await;
+        held(shared).await
+    };
     let readings = Readings {
         connections: shared.registry.connections(),
         finishing: [FINISHING, LOOKING, BURYING].map(|lane| shared.writer.weight(lane)).into_iter().sum(),
@@ -176,7 +182,7 @@ async fn metrics(State(watched): State<Arc<Watched>>) -> impl IntoResponse {
         ready: shared.health.is_ready(),
         store: shared.store.memory(),
         tree: shared.store.tree().stats(),
-        held: timeout(WRITER_ANSWERS, held(shared)).await.unwrap_or_default(),
+        held: timeout(WRITER_ANSWERS, held).await.unwrap_or_default(),
     };
     const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(CONTENT_TYPE, OPEN_METRICS)], shared.metrics.text(readings))

@@ -33,6 +33,7 @@ mod receiving;
 mod repeating;
 mod restarting;
 mod retaining;
+mod scraping;
 mod serving;
 mod setting_up;
 mod small_disk;
