@@ -144,9 +144,9 @@ fn a_batch_that_cannot_go_has_a_bound_for_those_who_extend_too() {
     for from in (0..LEASES).step_by(1000) {
         pond.submit(publish((from..from + 1000).map(|at| format!("t/{at}")), Millis::ZERO));
         pond.go_on();
+        pond.submit(receive(1000, Millis::minutes(10), Millis::ZERO));
+        pond.go_on();
     }
-    pond.submit(receive(LEASES, Millis::minutes(10), Millis::ZERO));
-    pond.go_on();
     let receipts: Vec<_> = pond.given().iter().map(|run| ReceiptRun { first: run.receipt, count: 1 }).collect();
     assert_eq!(receipts.len(), LEASES as usize);
     let extend = |at: usize| {
@@ -221,9 +221,9 @@ fn a_batch_that_may_go_is_not_added_to_where_it_is_overfull() {
     for from in (0..LEASES).step_by(1000) {
         pond.submit(publish((from..from + 1000).map(|at| format!("t/{at}")), Millis::ZERO));
         pond.go_on();
+        pond.submit(receive(1000, Millis::minutes(10), Millis::ZERO));
+        pond.go_on();
     }
-    pond.submit(receive(LEASES, Millis::minutes(10), Millis::ZERO));
-    pond.go_on();
     let receipts: Vec<_> = pond.given().iter().map(|run| ReceiptRun { first: run.receipt, count: 1 }).collect();
     for confirm in [true, false] {
         let (mut asked, begin) = (0, pond.broker.reader().written());
