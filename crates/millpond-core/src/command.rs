@@ -340,7 +340,7 @@ pub struct Finish {
     pub confirm: bool,
 }
 
-/// Acks leases and publishes what came of their messages, all of it or nothing.
+/// Acks leases and publishes what came of their messages to topics, all of it or nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Forward {
     /// What is done.
@@ -354,6 +354,8 @@ pub struct Forward {
 /// the core does. The copies are the core's to make.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
+    /// What is acked with it as one decision, which makes it a forward: durable, and without a producer session.
+    pub receipts: Option<Vec<ReceiptRun>>,
     /// The copies, from when they are made: one run of one message for each topic.
     pub publish: Publish,
     /// The exchange.
@@ -421,7 +423,7 @@ impl Route {
     ) -> Route {
         let publish = Publish { namespace, producer, level, runs: Vec::new() };
         let (version, taken, copies, refusal, steps) = (0, Vec::new(), Copies::default(), None, 0);
-        Route { publish, exchange, key, message, version, taken, copies, refusal, steps }
+        Route { receipts: None, publish, exchange, key, message, version, taken, copies, refusal, steps }
     }
 }
 

@@ -77,6 +77,8 @@ pub enum Reply {
         finished: Vec<OutcomeRun<FinishOutcome>>,
         /// What became of each message, in order.
         published: Vec<OutcomeRun<PublishOutcome>>,
+        /// Of a message to an exchange the topics of its copies, as for [`Reply::Published`].
+        topics: Vec<TopicName>,
     },
     /// To a session's begin: whether it was there already.
     SessionBegun {

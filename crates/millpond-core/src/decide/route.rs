@@ -1,4 +1,5 @@
-//! A publish to an exchange: one message, and a copy of it for each topic that it goes to, all of them or none.
+//! A publish to an exchange: one message, and a copy of it for each topic that it goes to, all of them or none. What is acked
+//! with it is so too, as in any [forward](super::forward).
 //!
 //! Where it goes is found by the edge and is true of one version of the exchange. If another one is true when the publish
 //! comes in, it is found anew here, so that a publish is routed by the bindings as they are at its arrival, whether or not
@@ -13,11 +14,10 @@ use millpond_types::{OutcomeRun, PublishOutcome};
 use crate::Core;
 use crate::command::{Publish, PublishRun, Route};
 use crate::decide::Refusal;
-use crate::decide::dedup::LookedUp;
 use crate::decide::exchange::exchange_unknown;
-use crate::decide::forward::is_refused;
-use crate::decide::storing::{Runs, Trial, shorten};
-use crate::fact::{FactLog, NamespaceNumber};
+use crate::decide::forward::{check_acks, is_not_to_end};
+use crate::decide::storing::{Runs, shorten};
+use crate::fact::FactLog;
 use crate::output::Reply;
 
 impl Core {
@@ -36,9 +36,12 @@ impl Core {
     }
 
     pub(super) fn route(&mut self, route: Route, log: &mut dyn FactLog) -> Result<Reply, Refusal> {
-        let Route { publish, exchange, version, refusal, .. } = route;
+        let Route { receipts, publish, exchange, version, refusal, .. } = route;
         let Publish { namespace, producer, level, runs } = publish;
         let namespace = self.namespace_of(&namespace)?;
+        if let Some(receipts) = &receipts {
+            check_acks(receipts, producer)?;
+        }
         if let Some(batch) = producer
             && let Some(outcomes) = self.repeated(namespace, batch, None)?
         {
@@ -49,52 +52,43 @@ impl Core {
         }
         let looked_up = core::mem::take(&mut self.looked_up);
         self.check_disk(producer, &looked_up, &runs)?;
-        let outcomes = match refusal {
+        let acked = receipts.as_deref().unwrap_or_default();
+        let (finished, mut outcomes) = match refusal {
             Some((code, detail)) => {
-                Vec::from([OutcomeRun { count: 1, outcome: PublishOutcome::Refused { code, detail } }])
+                let refused = OutcomeRun { count: 1, outcome: PublishOutcome::Refused { code, detail } };
+                (self.try_acks(acked).0, Vec::from([refused]))
             }
-            None => self.publish_all_or_none(namespace, &runs, looked_up, log),
+            None => self.all_or_nothing(namespace, acked, &runs, looked_up, log),
         };
-        self.unroutable += u64::from(outcomes.is_empty());
+        let is_dropped = outcomes.is_empty() && !finished.iter().any(is_not_to_end);
+        self.unroutable += u64::from(is_dropped);
+        name_topics(&mut outcomes, &runs);
+        shorten(&mut outcomes);
         self.note_batch(namespace, producer, &outcomes, log);
-        Ok(Reply::Published { level, outcomes, topics: runs.into_iter().map(|copy| copy.topic).collect() })
+        let topics = runs.into_iter().map(|copy| copy.topic).collect();
+        Ok(match receipts {
+            Some(_) => Reply::Forwarded { finished, published: outcomes, topics },
+            None => Reply::Published { level, outcomes, topics },
+        })
     }
 
     /// How many messages were dropped so far, as their exchanges are set to, for they led nowhere.
     pub fn unroutable(&self) -> u64 {
         self.unroutable
     }
-
-    fn publish_all_or_none(
-        &mut self,
-        namespace: NamespaceNumber,
-        runs: &[PublishRun],
-        mut looked_up: LookedUp,
-        log: &mut dyn FactLog,
-    ) -> Runs {
-        self.expire_waiting(namespace, runs, &mut looked_up, log);
-        let tried = self.try_publish(namespace, runs, looked_up.clone(), Trial::default());
-        match tried.iter().any(is_refused) {
-            true => {
-                let mut refused = name_topics(tried, runs);
-                shorten(&mut refused);
-                refused
-            }
-            false => self.publish_together(namespace, runs, looked_up, log),
-        }
-    }
 }
 
-/// Lets each refusal say which topics it is of: who publishes to an exchange does not know them.
-fn name_topics(mut outcomes: Runs, copies: &[PublishRun]) -> Runs {
+/// Lets each refusal of copies say which topics it is of: who publishes to an exchange does not know them.
+fn name_topics(outcomes: &mut Runs, copies: &[PublishRun]) {
     let mut copies = copies.iter();
-    for run in &mut outcomes {
-        let (first, others) = (copies.next().expect("there is an outcome for each copy"), run.count as usize - 1);
+    for run in outcomes {
+        // A message that has no copies is refused by itself.
+        let Some(first) = copies.next() else { return };
+        let others = run.count as usize - 1;
         copies.by_ref().take(others).for_each(drop);
         if let PublishOutcome::Refused { detail, .. } = &mut run.outcome {
             let more = if others > 0 { format!(" and {others} more") } else { String::new() };
             *detail = format!("topic {}{more}: {detail}", first.topic);
         }
     }
-    outcomes
 }

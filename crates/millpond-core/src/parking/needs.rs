@@ -117,12 +117,13 @@ fn held(command: &Command) -> usize {
     match command {
         Command::Publish(publish) => published(publish),
         Command::Forward(Forward { receipts, publish }) => size_of_val(&receipts[..]) + published(publish),
-        Command::Route(Route { publish, exchange, key, message, refusal, .. }) => {
+        Command::Route(Route { receipts, publish, exchange, key, message, refusal, .. }) => {
             // The copies share the message.
             let shared = publish.runs.iter().map(|run| run.block.len()).sum::<usize>();
             let names = exchange.as_bytes().len() + key.as_str().len();
             let refused = refusal.as_ref().map_or(0, |(_, detail)| detail.len());
-            published(publish) - shared + message.block.len() + names + refused
+            let acked = receipts.as_ref().map_or(0, |receipts| size_of_val(&receipts[..]));
+            acked + published(publish) - shared + message.block.len() + names + refused
         }
         Command::Look(Look { topic, group, .. }) => {
             named(topic) + group.as_ref().map_or(0, |group| group.as_bytes().len())

@@ -159,7 +159,7 @@ impl History {
     /// An answer, as the model says it.
     fn flat(&mut self, reply: &Reply) -> Vec<String> {
         match reply {
-            Reply::Forwarded { finished, published } => {
+            Reply::Forwarded { finished, published, .. } => {
                 let mut lines = self.flat(&Reply::Finished(finished.clone()));
                 lines.extend(self.flat(&Reply::Published {
                     level: Level::Durable,

@@ -6,7 +6,7 @@ use millpond_core::Now;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::{
     Binding, Condition, Counts, ExchangeView, FinishOutcome, GroupView, MessageState, MessageView, Millis,
-    NamespaceView, OfficeView, OutcomeRun, Pause, Priority, PublishOutcome, Role, Standing, Tally, TopicView, WallTime,
+    NamespaceView, OfficeView, OutcomeRun, Pause, Priority, PublishOutcome, Role, Standing, Tally, TopicName, TopicView, WallTime,
 };
 
 use crate::journal::Journal;
@@ -35,22 +35,16 @@ pub fn output(output: &Output, journal: &Journal, names: &Names, now: Now) -> Ve
 
 fn reply(reply: &Reply, journal: &Journal, now: Now) -> Vec<String> {
     match reply {
-        Reply::Published { outcomes, .. } if outcomes.is_empty() => vec!["goes nowhere".into()],
-        Reply::Published { outcomes, topics, .. } => {
-            let mut lines = runs(outcomes, |outcome| published(outcome, now));
-            if !topics.is_empty() {
-                let topics: Vec<&str> = topics.iter().map(|topic| topic.as_str()).collect();
-                lines.push(format!("to {}", topics.join(" ")));
-            }
-            lines
-        }
+        Reply::Published { outcomes, topics, .. } => copies(outcomes, topics, now),
         Reply::Received(leases) if leases.is_empty() => vec!["nothing".into()],
         Reply::Received(leases) => leases.iter().map(|run| leased(run, journal)).collect(),
         Reply::Finished(outcomes) => runs(outcomes, finished),
         Reply::Lost(receipts) => vec![format!("{receipts} lost")],
-        Reply::Forwarded { finished, published } => {
+        Reply::Forwarded { finished, published, topics } => {
             let mut lines = runs(finished, self::finished);
-            lines.extend(runs(published, |outcome| self::published(outcome, now)));
+            if !published.is_empty() || finished.iter().all(|run| run.outcome == FinishOutcome::Done) {
+                lines.extend(copies(published, topics, now));
+            }
             lines
         }
         Reply::SessionBegun { resumed } => vec![if *resumed { "resumed".into() } else { "begun".into() }],
@@ -96,6 +90,18 @@ fn reply(reply: &Reply, journal: &Journal, now: Now) -> Vec<String> {
         }
         Reply::Refused { code, .. } => vec![format!("refused {}", code.name())],
     }
+}
+
+fn copies(outcomes: &[OutcomeRun<PublishOutcome>], topics: &[TopicName], now: Now) -> Vec<String> {
+    if outcomes.is_empty() {
+        return vec!["goes nowhere".into()];
+    }
+    let mut lines = runs(outcomes, |outcome| published(outcome, now));
+    if !topics.is_empty() {
+        let topics: Vec<&str> = topics.iter().map(|topic| topic.as_str()).collect();
+        lines.push(format!("to {}", topics.join(" ")));
+    }
+    lines
 }
 
 fn binding(binding: &Binding) -> String {

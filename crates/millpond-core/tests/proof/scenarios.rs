@@ -105,7 +105,7 @@ impl Script {
         let line = Line::new(text);
         self.names.wall = self.shell.now.wall;
         let ticket = self.shell.ticket();
-        if matches!(line.verb, "publish" | "forward") {
+        if matches!(line.verb, "publish" | "forward") && !text.contains(" -> route ") {
             self.publishes.push((ticket, bodies(text)));
         }
         if let Some(name) = line.option("as") {

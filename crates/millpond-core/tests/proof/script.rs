@@ -4,7 +4,8 @@
 //! delivered with, `ack m1@1` that of its first delivery, and `leases m1@1 m1` tells the numbers of such leases. `m*3`
 //! stands for `m1 m2 m3`, and `m1#x` carries the dedup id
 //! `x`. `body_max=2` says that the edge takes no body of more bytes. `move m1` moves the run that was stored with `m1` in front. A filter is nothing for all topics, names for a list, and `a/*` for a prefix. Commands joined by ` | ` come in
-//! one turn. `route X m1 key=K` publishes to an exchange, by what the edge knows of it. `forward m1 m2 -> a m3 + b m4` acks the first and publishes the others.
+//! one turn. `route X m1 key=K` publishes to an exchange, by what the edge knows of it. `forward m1 m2 -> a m3 + b m4` acks the first and publishes
+//! the others, and `forward m1 m2 -> route X m3 key=K` acks them and publishes one to an exchange.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -164,6 +165,11 @@ fn parse(line: &Line<'_>, text: &str, names: &Names) -> Command {
         "forward" => {
             let (receipts, outputs) = text.split_once(" -> ").expect("forward BODY... -> PUBLISH");
             let (receipts, parts) = (Line::new(receipts).receipts(names), Line::new(outputs));
+            if parts.verb == "route" {
+                let route = Route { receipts: Some(receipts), ..resolved(&parts, names) };
+                line.learn(&parts);
+                return Command::Route(route);
+            }
             let mut publish = publish(&parts, outputs);
             line.learn(&parts);
             publish.namespace = namespace;
@@ -270,13 +276,7 @@ fn parse(line: &Line<'_>, text: &str, names: &Names) -> Command {
             Command::GroupCreate { namespace, name: GroupName::try_from(line.words[0]).unwrap(), start, kind }
         }
         "group-delete" => Command::GroupDelete { namespace, name: GroupName::try_from(line.words[0]).unwrap() },
-        "route" => {
-            let mut route = route(line);
-            if let Some(exchange) = names.exchanges.get(&(route.publish.namespace.clone(), route.exchange.clone())) {
-                exchange.resolve(&mut route, HASH_KEY);
-            }
-            Command::Route(route)
-        }
+        "route" => Command::Route(resolved(line, names)),
         "exchange" => {
             let kind = match line.option("kind").expect("kind=") {
                 "direct" => ExchangeKind::Direct,
@@ -362,6 +362,15 @@ fn producer(line: &Line<'_>) -> Option<ProducerBatch> {
         let parts: Vec<u64> = text.split('.').map(|part| part.parse().expect("ID.INSTANCE.SEQUENCE")).collect();
         ProducerBatch { id: ProducerId(u128::from(parts[0])), instance: parts[1] as u32, sequence: parts[2] }
     })
+}
+
+/// A message for an exchange, with what the edge knows of that.
+fn resolved(line: &Line<'_>, names: &Names) -> Route {
+    let mut route = route(line);
+    if let Some(exchange) = names.exchanges.get(&(route.publish.namespace.clone(), route.exchange.clone())) {
+        exchange.resolve(&mut route, HASH_KEY);
+    }
+    route
 }
 
 /// A message for an exchange, of which nothing is known yet.
