@@ -242,7 +242,7 @@ fn verb<B>(request: &Request<B>) -> &'static str {
         Request::Hello { .. } => "hello",
         Request::Ping => "ping",
         Request::Publish(_) | Request::Route(_) => "publish",
-        Request::Forward(_) => "forward",
+        Request::Forward(_) | Request::ForwardRoute(_) => "forward",
         Request::Receive(_) => "receive",
         Request::Finish(finish) => crate::finish::verb(&finish.verb),
         Request::SessionBegin { .. } | Request::SessionEnd | Request::Heartbeat { .. } => "session verb",

@@ -1,8 +1,10 @@
 //! Publishing to an exchange: one message, for all topics that the exchange leads to or for none.
 
 use bytes::Bytes;
-use millpond_protocol::{Level, ProducerBatch, Request, Route};
-use millpond_types::{ExchangeName, Millis, NamespaceName, Priority, PublishOutcome, RoutingKey, TopicName, block};
+use millpond_protocol::{ForwardRoute, Level, ProducerBatch, Request, Route};
+use millpond_types::{
+    ExchangeName, Millis, NamespaceName, Priority, PublishOutcome, Receipt, RoutingKey, TopicName, block,
+};
 
 use crate::client::Client;
 use crate::error::{Error, Result};
@@ -45,6 +47,12 @@ impl Parts {
     pub(crate) fn request(self, namespace: NamespaceName, level: Level, producer: Option<ProducerBatch>) -> Request {
         let Parts { exchange, key, priority, delay, ttl, block } = self;
         Request::Route(Route { namespace, level, producer, exchange, key, priority, delay, ttl, block })
+    }
+
+    /// The same with what is acked as it is published.
+    pub(crate) fn forward(self, receipts: Vec<(Receipt, u32)>, namespace: NamespaceName) -> Request {
+        let Parts { exchange, key, priority, delay, ttl, block } = self;
+        Request::ForwardRoute(ForwardRoute { receipts, namespace, exchange, key, priority, delay, ttl, block })
     }
 }
 

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millpond_client::{
-    Batch, Client, ClientOptions, Code, DeadWhich, Decision, DedupWindow, Error, Filter, FinishOutcome, GroupName,
-    Level, Listing, LookWhich, Message, MessageState, NamespaceName, PausedTopics, Policy, ProducerOptions,
-    PublishOutcome, ReceiveOptions, Reconnect, Rules, SubscribeOptions, TopicName, TopicRef, Which, Workers, block,
+    Batch, Binding, Client, ClientOptions, Code, Condition, DeadWhich, Decision, DedupWindow, Error, ExchangeKind,
+    ExchangeName, Filter, FinishOutcome, GroupName, Level, Listing, LookWhich, Message, MessageState, NamespaceName,
+    PausedTopics, Policy, ProducerOptions, PublishOutcome, ReceiveOptions, Reconnect, RoutingKey, Rules,
+    SubscribeOptions, TopicName, TopicRef, Unroutable, Which, Workers, block,
 };
 use millpond_server::{Config, Server};
 use tempfile::TempDir;
@@ -294,6 +295,40 @@ async fn what_is_forwarded_is_acked_and_published_or_neither() {
         assert_eq!(subscription.next().await.unwrap().body, body);
     }
     assert_eq!(client.stats(ns).await.unwrap().usage.topics, 0, "nothing is left");
+    client.close().await;
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_forwarded_to_an_exchange_is_acked_and_has_all_of_its_copies_or_neither() {
+    let broker = Broker::start().await;
+    let client = broker.client().await;
+    let (ns, exchange) = (namespace(), ExchangeName::try_from("events").unwrap());
+    client.create_exchange(ns.clone(), exchange.clone(), ExchangeKind::Topic, Unroutable::Refuse).await.unwrap();
+    let bind = async |target: &str, key: &str| {
+        let condition = Condition::Key(RoutingKey::try_from(key).unwrap());
+        client.bind(ns.clone(), exchange.clone(), Binding { condition, target: topic(target) }).await.unwrap();
+    };
+    bind("all", "paid.#").await;
+    bind("eu", "*.eu").await;
+    client.publish(&ns, Message::new(topic("in"), "input")).await.unwrap();
+    let input = client.receive(ReceiveOptions::new(ns.clone())).await.unwrap().next().unwrap();
+    let forward = async |key: &str| {
+        let output = Message::routed(exchange.clone(), RoutingKey::try_from(key).unwrap(), "output");
+        client.forward_routed(&input, &ns, output).await.unwrap()
+    };
+    let nowhere = forward("sent").await;
+    assert_eq!(nowhere.refusal().map(|(code, _)| code), Some(Code::Unroutable));
+    assert!(!nowhere.is_done() && !nowhere.is_lost() && nowhere.topics.is_empty(), "{nowhere:?}");
+    let done = forward("paid.eu").await;
+    assert!(done.is_done() && done.published.queued() == 2, "{done:?}");
+    assert_eq!(done.topics, [topic("all"), topic("eu")]);
+    bind("later", "#").await;
+    let again = forward("paid.eu").await;
+    assert!(again.is_lost() && !again.is_done(), "{again:?}");
+    assert_eq!(again.published.duplicates(), 2, "each copy carries an id made of the input's");
+    let waiting = client.stats(ns).await.unwrap().groups[0].counts.waiting;
+    assert_eq!(waiting, 2, "and the topic that was bound later has none");
     client.close().await;
     broker.stop().await;
 }

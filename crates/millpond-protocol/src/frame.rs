@@ -16,7 +16,7 @@ use millpond_types::{
 
 pub use consuming::{Attach, Finish, FinishVerb, LeasedRun, Receive};
 pub use naming::{DeadWhich, Listing, LookWhich, TopicRef, Which};
-pub use publishing::{Forward, Level, ProducerBatch, Publish, PublishRun, Route};
+pub use publishing::{Forward, ForwardRoute, Level, ProducerBatch, Publish, PublishRun, Route};
 
 /// The protocol's version, told in [`Request::Hello`].
 pub const VERSION: u16 = 1;
@@ -38,6 +38,10 @@ pub enum Request<B = Bytes> {
     /// Acks leases and stores messages, all of it or nothing. Answered by [`Response::Forwarded`], when that is durable, or
     /// [`Response::Error`].
     Forward(Forward<B>),
+    /// Acks leases and gives a message to the topics that an exchange leads to, all of it or nothing. Answered by
+    /// [`Response::ForwardRouted`], or [`Response::Forwarded`] where there are no topics to name, when that is durable; or by
+    /// [`Response::Error`].
+    ForwardRoute(ForwardRoute<B>),
     /// Gives a message to the topics that an exchange leads to, all of them or none. Answered by [`Response::Published`], with
     /// an outcome for each topic, when the level allows, or [`Response::Error`].
     Route(Route<B>),
@@ -338,6 +342,15 @@ pub enum Response {
         topics: Vec<TopicName>,
         /// What became of each, in that order.
         outcomes: Vec<OutcomeRun<PublishOutcome>>,
+    },
+    /// What became of a forward to an exchange. Where a receipt or a copy was refused, nothing was done.
+    ForwardRouted {
+        /// The topics of the copies, in the order of their names.
+        topics: Vec<TopicName>,
+        /// What became of each receipt.
+        finished: Vec<OutcomeRun<FinishOutcome>>,
+        /// What became of each copy, in the order of the topics.
+        published: Vec<OutcomeRun<PublishOutcome>>,
     },
     /// The leases of a receive; empty if nothing came in time.
     Received(Vec<LeasedRun>),

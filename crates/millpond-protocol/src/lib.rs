@@ -21,7 +21,7 @@ pub use blocks::{Block, DedupId, TooLarge};
 pub use decoder::{Decoder, FrameError, Incoming, Limits};
 pub use encode::{Sink, encode_request, encode_response};
 pub use frame::*;
-pub use table::{FORWARD, PUBLISHING, REQUEST_KINDS, RESPONSE_KINDS};
+pub use table::{FORWARDING, PUBLISHING, REQUEST_KINDS, RESPONSE_KINDS};
 pub use wire::Kind;
 
 /// The first bytes of a hello's payload, so that another protocol is told at once.

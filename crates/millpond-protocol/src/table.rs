@@ -16,15 +16,16 @@ pub const REQUEST_KINDS: &[Kind] = <Request as Choice>::TABLE;
 pub const RESPONSE_KINDS: &[Kind] = <Response as Choice>::TABLE;
 
 /// The kinds that carry messages, and so spend publish credit.
-pub const PUBLISHING: [u8; 3] = [0x10, FORWARD, 0x7A];
-/// The kind of those that end leases as well.
-pub const FORWARD: u8 = 0x11;
+pub const PUBLISHING: [u8; 4] = [0x10, FORWARDING[0], FORWARDING[1], 0x7A];
+/// The kinds of those that end leases as well.
+pub const FORWARDING: [u8; 2] = [0x11, 0x12];
 
 choice!(Request<B> {
     0x01 Hello { version: Opening, client },
     0x02 Ping,
     0x10 Publish(publish),
     0x11 Forward(forward),
+    0x12 ForwardRoute(route),
     0x20 Receive(receive),
     0x21 Finish(finish),
     0x30 SessionBegin { session, resume, held },
@@ -71,6 +72,7 @@ choice!(Response {
     0x91 PublishCredit { bytes },
     0x92 Forwarded { finished, published },
     0x93 Routed { topics, outcomes },
+    0x94 ForwardRouted { topics, finished, published },
     0xA0 Received(leases),
     0xA1 Finished(outcomes),
     0xB0 SessionBegun { session, resumed, heartbeat },
@@ -93,6 +95,7 @@ record!(TopicRef { namespace, name });
 record!(Publish<B> { namespace, level, producer, runs });
 choice!(Level { 0 Durable, 1 Buffered, 2 None });
 record!(Forward<B> { receipts, namespace, runs });
+record!(ForwardRoute<B> { receipts, namespace, exchange, key, priority, delay, ttl, block });
 record!(Route<B> { namespace, level, producer, exchange, key, priority, delay, ttl, block });
 record!(ProducerBatch { id, instance, sequence });
 record!(PublishRun<B> { topic, priority, delay, ttl, block });

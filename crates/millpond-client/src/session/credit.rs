@@ -44,7 +44,9 @@ impl Session {
     /// Takes in the answer to such a request: what it ended, or found lost, is forgotten, and the rest is held as before.
     pub(crate) fn finished(&self, link: &Link, receipts: &[(Receipt, u32)], answer: &Response) {
         let outcomes = match answer {
-            Response::Finished(outcomes) | Response::Forwarded { finished: outcomes, .. } => paired(receipts, outcomes),
+            Response::Finished(outcomes)
+            | Response::Forwarded { finished: outcomes, .. }
+            | Response::ForwardRouted { finished: outcomes, .. } => paired(receipts, outcomes),
             // Nothing of it was done.
             _ => receipts.iter().map(|receipts| (*receipts, FinishOutcome::Kept)).collect(),
         };

@@ -6,7 +6,8 @@ use millpond_core::Now;
 use millpond_core::output::{LeasedRun, Output, Reply};
 use millpond_types::{
     Binding, Condition, Counts, ExchangeView, FinishOutcome, GroupView, MessageState, MessageView, Millis,
-    NamespaceView, OfficeView, OutcomeRun, Pause, Priority, PublishOutcome, Role, Standing, Tally, TopicName, TopicView, WallTime,
+    NamespaceView, OfficeView, OutcomeRun, Pause, Priority, PublishOutcome, Role, Standing, Tally, TopicName,
+    TopicView, WallTime,
 };
 
 use crate::journal::Journal;

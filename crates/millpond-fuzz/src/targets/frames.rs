@@ -11,8 +11,8 @@ use std::fmt::Debug;
 
 use bytes::{Bytes, BytesMut};
 use millpond_protocol::{
-    Block, Decoder, Forward, FrameError, Incoming, Publish, PublishRun, Request, Route, VERSION, encode_request,
-    encode_response,
+    Block, Decoder, Forward, ForwardRoute, FrameError, Incoming, Publish, PublishRun, Request, Route, VERSION,
+    encode_request, encode_response,
 };
 
 use super::framed;
@@ -111,7 +111,9 @@ macro_rules! blockless {
     ($request:expr; $($kind:ident $(($inner:ident))? $({ $($field:ident),* })?,)*) => {
         match $request {
             $(Request::$kind $(($inner))? $({ $($field),* })? => Request::$kind $(($inner))? $({ $($field),* })?,)*
-            Request::Publish(_) | Request::Forward(_) | Request::Route(_) => unreachable!("these have blocks"),
+            Request::Publish(_) | Request::Forward(_) | Request::ForwardRoute(_) | Request::Route(_) => {
+                unreachable!("these have blocks")
+            }
         }
     };
 }
@@ -131,6 +133,11 @@ fn as_sent(request: Request<Block>) -> Request<Bytes> {
         }
         Request::Forward(Forward { receipts, namespace, runs: of }) => {
             Request::Forward(Forward { receipts, namespace, runs: runs(of) })
+        }
+        Request::ForwardRoute(ForwardRoute { receipts, namespace, exchange, key, priority, delay, ttl, block }) => {
+            let block = block.bytes;
+            let route = ForwardRoute { receipts, namespace, exchange, key, priority, delay, ttl, block };
+            Request::ForwardRoute(route)
         }
         Request::Route(Route { namespace, level, producer, exchange, key, priority, delay, ttl, block }) => {
             let block = block.bytes;

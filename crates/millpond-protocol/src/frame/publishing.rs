@@ -27,6 +27,27 @@ pub struct Forward<B = Bytes> {
     pub runs: Vec<PublishRun<B>>,
 }
 
+/// Leases to ack and a message for an exchange, as one decision.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ForwardRoute<B = Bytes> {
+    /// The receipts, as in [`Forward`].
+    pub receipts: Vec<(Receipt, u32)>,
+    /// The namespace of the exchange; the leases may be of any.
+    pub namespace: NamespaceName,
+    /// The exchange.
+    pub exchange: ExchangeName,
+    /// What the message is routed by.
+    pub key: RoutingKey,
+    /// The priority.
+    pub priority: Priority,
+    /// The delay, zero for none.
+    pub delay: Millis,
+    /// The TTL; the policy's where `None`.
+    pub ttl: Option<Millis>,
+    /// The message ([`millpond_types::block`]), exactly one.
+    pub block: B,
+}
+
 /// A message for an exchange.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route<B = Bytes> {

@@ -36,6 +36,7 @@ fn every_frame_has_its_number_name_and_fields() {
         let expected = match kind.name {
             "Publish" => <Publish as Record>::FIELDS,
             "Forward" => <Forward as Record>::FIELDS,
+            "ForwardRoute" => <ForwardRoute as Record>::FIELDS,
             "Route" => <Route as Record>::FIELDS,
             "Receive" => Receive::FIELDS,
             "Finish" => Finish::FIELDS,

@@ -321,6 +321,13 @@ impl Draw {
                 let Publish { namespace, runs, .. } = self.publish();
                 Request::Forward(Forward { receipts: self.receipts(), namespace, runs })
             }
+            "ForwardRoute" => {
+                let Publish { namespace, mut runs, .. } = self.publish();
+                let PublishRun { priority, delay, ttl, block, .. } = runs.remove(0);
+                let (receipts, exchange, key) = (self.receipts(), self.exchange(), self.key());
+                let route = ForwardRoute { receipts, namespace, exchange, key, priority, delay, ttl, block };
+                Request::ForwardRoute(route)
+            }
             "Route" => {
                 let Publish { namespace, level, producer, mut runs } = self.publish();
                 let PublishRun { priority, delay, ttl, block, .. } = runs.remove(0);
@@ -565,6 +572,11 @@ impl Draw {
                 outcomes: self.list(0, |d| OutcomeRun { count: d.u32(), outcome: d.publish_outcome() }),
             },
             "Forwarded" => Response::Forwarded {
+                finished: self.list(0, |d| OutcomeRun { count: d.u32(), outcome: FINISHED[d.below(4)].clone() }),
+                published: self.list(0, |d| OutcomeRun { count: d.u32(), outcome: d.publish_outcome() }),
+            },
+            "ForwardRouted" => Response::ForwardRouted {
+                topics: self.list(1, Draw::topic),
                 finished: self.list(0, |d| OutcomeRun { count: d.u32(), outcome: FINISHED[d.below(4)].clone() }),
                 published: self.list(0, |d| OutcomeRun { count: d.u32(), outcome: d.publish_outcome() }),
             },

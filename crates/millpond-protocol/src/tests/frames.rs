@@ -38,6 +38,12 @@ fn as_sent(request: &Request<Block>) -> String {
             let forward = Forward { receipts: receipts.clone(), namespace: namespace.clone(), runs };
             format!("{:?}", Request::Forward(forward))
         }
+        Request::ForwardRoute(route) => {
+            let ForwardRoute { receipts, namespace, exchange, key, priority, delay, ttl, block } = route.clone();
+            let block = block.bytes;
+            let route = ForwardRoute { receipts, namespace, exchange, key, priority, delay, ttl, block };
+            format!("{:?}", Request::ForwardRoute(route))
+        }
         Request::Route(route) => {
             let Route { namespace, level, producer, exchange, key, priority, delay, ttl, block } = route.clone();
             let block = block.bytes;

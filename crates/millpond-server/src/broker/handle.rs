@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millpond_core::command::{self, Command, Finish, FinishVerb, Level, Publish, ReceiptRun};
+use millpond_core::command::{self, Command, Finish, FinishVerb, Level, Publish, ReceiptRun, Route};
 use millpond_core::output::Reply;
+use millpond_types::block::TooLarge;
 use millpond_types::{
     Code, DeadView, Filter, FinishOutcome, GroupName, MessageView, Millis, NamespaceName, NamespaceView, OutcomeRun,
     PublishOutcome, Receipt, RequestId,
@@ -44,7 +45,7 @@ pub struct Leased {
 pub struct Forwarded {
     /// What became of each receipt, in order.
     pub finished: Vec<OutcomeRun<FinishOutcome>>,
-    /// What became of each message, in order.
+    /// What became of each message, in order; of one to an exchange, of the copy for each topic.
     pub published: Vec<OutcomeRun<PublishOutcome>>,
 }
 
@@ -123,32 +124,17 @@ impl Handle {
                 let publish = Publish { namespace, producer: None, level: Level::Durable, runs };
                 self.submit(Command::Publish(publish), turn)
             }
-            Err(too_large) => {
-                let refused = CallError::Refused { code: Code::MessageTooLarge, detail: too_large.to_string() };
-                Call::refused(refused, self.shared.bodies.clone(), turn)
-            }
+            Err(too_large) => self.refuse(&too_large, turn),
         }
     }
 
     /// Publishes a message to an exchange, durably: to all topics that it leads to or to none. Each topic has its outcome; where
     /// it leads nowhere and lets such messages go, there are none.
     pub fn route(&self, namespace: NamespaceName, message: Routed) -> Call<Vec<OutcomeRun<PublishOutcome>>> {
-        let turn = |answered| match answered {
+        self.submit_routed(namespace, message, None, |answered| match answered {
             Answered::Reply(Reply::Published { outcomes, .. }) => Ok(outcomes),
             _ => unreachable!("a publish is answered by its outcomes"),
-        };
-        match message.command(namespace) {
-            Ok(mut route) => {
-                if let Some(exchange) = self.shared.known.exchange(&route) {
-                    exchange.resolve(&mut route, self.shared.hash_key);
-                }
-                self.submit(Command::Route(route), turn)
-            }
-            Err(too_large) => {
-                let refused = CallError::Refused { code: Code::MessageTooLarge, detail: too_large.to_string() };
-                Call::refused(refused, self.shared.bodies.clone(), turn)
-            }
-        }
+        })
     }
 
     /// Leases messages once. A call that is dropped before it has its answer takes the receive back, and releases what was
@@ -167,26 +153,26 @@ impl Handle {
 
     /// Acks leases and publishes what came of their messages, as one decision: all of it, or nothing.
     pub fn forward(&self, receipts: &[Receipt], namespace: NamespaceName, messages: Vec<Message>) -> Call<Forwarded> {
-        let turn = |answered| match answered {
-            Answered::Reply(Reply::Forwarded { finished, published }) => Ok(Forwarded { finished, published }),
-            _ => unreachable!("a forward is answered by its outcomes"),
-        };
         match runs(&namespace, &messages, self.shared.hash_key) {
             Ok(runs) => {
-                let receipts = receipts.iter().map(|first| ReceiptRun { first: *first, count: 1 }).collect();
                 let publish = Publish { namespace, producer: None, level: Level::Durable, runs };
-                self.submit(Command::Forward(command::Forward { receipts, publish }), turn)
+                let forward = command::Forward { receipts: each(receipts), publish };
+                self.submit(Command::Forward(forward), forwarded)
             }
-            Err(too_large) => {
-                let refused = CallError::Refused { code: Code::MessageTooLarge, detail: too_large.to_string() };
-                Call::refused(refused, self.shared.bodies.clone(), turn)
-            }
+            Err(too_large) => self.refuse(&too_large, forwarded),
         }
+    }
+
+    /// Acks leases and publishes what came of their messages to an exchange, as one decision: all leases are acked and all topics
+    /// that it leads to have their copy, or nothing happens. Each of these topics has its outcome; where it leads nowhere and lets
+    /// such messages go, there are none, and the leases are acked.
+    pub fn forward_routed(&self, receipts: &[Receipt], namespace: NamespaceName, message: Routed) -> Call<Forwarded> {
+        self.submit_routed(namespace, message, Some(each(receipts)), forwarded)
     }
 
     /// A verb on receipts. Each has its own outcome, equal neighbours as one run.
     pub fn finish(&self, verb: FinishVerb, receipts: &[Receipt]) -> Call<Vec<OutcomeRun<FinishOutcome>>> {
-        let receipts = receipts.iter().map(|first| ReceiptRun { first: *first, count: 1 }).collect();
+        let receipts = each(receipts);
         self.submit(Command::Finish(Finish { verb, receipts, confirm: true, namespace: None }), |answered| {
             match answered {
                 Answered::Reply(Reply::Finished(outcomes)) => Ok(outcomes),
@@ -254,6 +240,29 @@ impl Handle {
         self.shared.health.failure().map(str::to_owned)
     }
 
+    /// A message for an exchange, found its way, and what is acked with it.
+    fn submit_routed<T>(
+        &self,
+        namespace: NamespaceName,
+        message: Routed,
+        receipts: Option<Vec<ReceiptRun>>,
+        turn: fn(Answered) -> Result<T, CallError>,
+    ) -> Call<T> {
+        let mut route = match message.command(namespace) {
+            Ok(route) => Route { receipts, ..route },
+            Err(too_large) => return self.refuse(&too_large, turn),
+        };
+        if let Some(exchange) = self.shared.known.exchange(&route) {
+            exchange.resolve(&mut route, self.shared.hash_key);
+        }
+        self.submit(Command::Route(route), turn)
+    }
+
+    fn refuse<T>(&self, too_large: &TooLarge, turn: fn(Answered) -> Result<T, CallError>) -> Call<T> {
+        let refused = CallError::Refused { code: Code::MessageTooLarge, detail: too_large.to_string() };
+        Call::refused(refused, self.shared.bodies.clone(), turn)
+    }
+
     fn submit<T>(&self, command: Command, turn: fn(Answered) -> Result<T, CallError>) -> Call<T> {
         let bodies = self.shared.bodies.clone();
         match self.shared.writer.submit(Request::lane(&command), Request::Call(command)) {
@@ -268,6 +277,18 @@ fn draw_request() -> RequestId {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
     RequestId(u128::from_le_bytes(bytes))
+}
+
+/// A run for each receipt.
+fn each(receipts: &[Receipt]) -> Vec<ReceiptRun> {
+    receipts.iter().map(|first| ReceiptRun { first: *first, count: 1 }).collect()
+}
+
+fn forwarded(answered: Answered) -> Result<Forwarded, CallError> {
+    match answered {
+        Answered::Reply(Reply::Forwarded { finished, published, .. }) => Ok(Forwarded { finished, published }),
+        _ => unreachable!("a forward is answered by its outcomes"),
+    }
 }
 
 fn leased(runs: Vec<millpond_protocol::LeasedRun>) -> Vec<Leased> {

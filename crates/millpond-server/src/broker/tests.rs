@@ -6,8 +6,8 @@ use millpond_core::output::Reply;
 use millpond_storage::Disk;
 use millpond_storage::twin::{Fault, SECTOR, TwinDisk};
 use millpond_types::{
-    Code, DeadView, Filter, FinishOutcome, GroupName, MessageState, Millis, NamespaceName, Policy, PublishOutcome,
-    RequestId, Rules, SessionId, TopicName,
+    Binding, Code, Condition, DeadView, ExchangeKind, ExchangeName, Filter, FinishOutcome, GroupName, MessageState,
+    Millis, NamespaceName, Policy, PublishOutcome, RequestId, RoutingKey, Rules, SessionId, TopicName, Unroutable,
 };
 
 use super::*;
@@ -211,6 +211,36 @@ fn an_ack_and_a_publish_are_there_together_or_not_at_all() {
         assert!(found == (0, 1) || answer.is_none() && found == (1, 0), "{found:?}");
         broker.shutdown().unwrap();
     }
+}
+
+#[test]
+fn an_ack_and_a_publish_to_an_exchange_are_one_decision() {
+    let broker = open(&TwinDisk::new(SECTOR), &options());
+    let (namespace, name) = (default_namespace(), ExchangeName::try_from("events").unwrap());
+    let (kind, unroutable) = (ExchangeKind::Direct, Unroutable::Refuse);
+    let make = Command::ExchangeCreate { namespace: namespace.clone(), name: name.clone(), kind, unroutable };
+    broker.call(make).wait().unwrap();
+    let condition = Condition::Key(RoutingKey::try_from("paid").unwrap());
+    for target in ["a", "b"] {
+        let binding = Binding { condition: condition.clone(), target: TopicName::try_from(target).unwrap() };
+        broker.call(Command::Bind { namespace: namespace.clone(), exchange: name.clone(), binding }).wait().unwrap();
+    }
+    publish(&broker, b"input".to_vec()).unwrap();
+    let leases = broker.receive(Receive::all(namespace.clone(), 1)).wait().unwrap();
+    let forward = |key: &str| {
+        let output = Message::routed(name.clone(), RoutingKey::try_from(key).unwrap(), "output");
+        let told = broker.forward_routed(&[leases[0].receipt], namespace.clone(), output).wait().unwrap();
+        (told.finished[0].outcome.clone(), told.published)
+    };
+    let (finished, published) = forward("sent");
+    assert_eq!(finished, FinishOutcome::Kept);
+    let PublishOutcome::Refused { code: Code::Unroutable, .. } = published[0].outcome else { panic!("{published:?}") };
+    let (finished, published) = forward("paid");
+    assert_eq!((finished, published.len()), (FinishOutcome::Done, 2));
+    assert_eq!(forward("paid").0, FinishOutcome::LeaseLost);
+    let counts = broker.stats(namespace.clone()).wait().unwrap().groups[0].counts;
+    assert_eq!((counts.leased, counts.waiting), (0, 2));
+    broker.shutdown().unwrap();
 }
 
 #[test]

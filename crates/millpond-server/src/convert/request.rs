@@ -4,7 +4,7 @@ use millpond_core::command::{self, Command, DedupMark};
 use millpond_core::dedup_hash;
 use millpond_protocol::{self as frame, Block};
 use millpond_types::limits::{RECEIVE_BYTES_MAX, RECEIVE_MESSAGES_MAX};
-use millpond_types::{Code, GroupName, NamespaceName, Receipt};
+use millpond_types::{Code, GroupName, Millis, NamespaceName, Priority, Receipt};
 
 /// The key of the directory's hashes, which dedup ids become here.
 pub(crate) type HashKey = [u64; 2];
@@ -32,13 +32,28 @@ pub(crate) fn forward(forward: frame::Forward<Block>, key: HashKey) -> Result<Co
 
 pub(crate) fn route(route: frame::Route<Block>) -> Result<command::Route, Refusal> {
     let frame::Route { namespace, level, producer, exchange, key, priority, delay, ttl, block } = route;
+    let message = routed((priority, delay, ttl), block)?;
+    Ok(command::Route::new(namespace, (exchange, key), message, producer.map(self::producer), self::level(level)))
+}
+
+pub(crate) fn forward_route(route: frame::ForwardRoute<Block>) -> Result<command::Route, Refusal> {
+    let frame::ForwardRoute { receipts, namespace, exchange, key, priority, delay, ttl, block } = route;
+    let message = routed((priority, delay, ttl), block)?;
+    let receipts = Some(receipt_runs(receipts)?);
+    let route = command::Route::new(namespace, (exchange, key), message, None, command::Level::Durable);
+    Ok(command::Route { receipts, ..route })
+}
+
+fn routed(
+    (priority, delay, ttl): (Priority, Millis, Option<Millis>),
+    block: Block,
+) -> Result<command::Routed, Refusal> {
     let Block { bytes: block, count: 1, too_large, .. } = block else {
         let detail = "a publish to an exchange holds one message".to_owned();
         return Err(Refusal { code: Code::ArgumentInvalid, detail });
     };
     let too_large = too_large.first().map(|large| self::too_large(*large));
-    let message = command::Routed { priority, delay, ttl, block, too_large };
-    Ok(command::Route::new(namespace, (exchange, key), message, producer.map(self::producer), self::level(level)))
+    Ok(command::Routed { priority, delay, ttl, block, too_large })
 }
 
 fn producer(batch: frame::ProducerBatch) -> command::ProducerBatch {

@@ -16,7 +16,10 @@ pub(crate) fn response(reply: Reply) -> Response {
         Reply::Published { outcomes, topics, .. } => Response::Routed { topics, outcomes },
         Reply::Finished(outcomes) => Response::Finished(outcomes),
         Reply::Lost(_) => unreachable!("no client is told"),
-        Reply::Forwarded { finished, published } => Response::Forwarded { finished, published },
+        Reply::Forwarded { finished, published, topics } if topics.is_empty() => {
+            Response::Forwarded { finished, published }
+        }
+        Reply::Forwarded { finished, published, topics } => Response::ForwardRouted { topics, finished, published },
         Reply::Done => Response::Done,
         Reply::Count(count) => Response::Count(count),
         Reply::Namespaces { rows, next } => Response::Namespaces { rows, next },

@@ -19,6 +19,7 @@ use millpond_protocol::{Decoder, FrameError};
 use millpond_types::Code;
 
 use super::Shared;
+use super::conversation::routes::Routes;
 use super::conversation::{Conversation, IDLE};
 use super::outbox::{Close, Outbox};
 use super::toll::Toll;
@@ -177,7 +178,7 @@ impl Connection {
             self.tell()?;
         }
         self.conversation.lanes.iter_mut().for_each(let_wait);
-        let_wait(self.conversation.routes.waiting());
+        self.conversation.routes.iter_mut().for_each(|routes| let_wait(routes.waiting()));
         let held = self.conversation.holding.iter().sum();
         if held != self.held {
             self.shared.held.fetch_add(held, Ordering::Relaxed);
@@ -267,7 +268,7 @@ impl Connection {
     /// When something is overdue if nothing happens until then; `is_reading` as for [`Connection::check_deadlines`].
     pub(crate) fn deadline(&self, is_reading: bool) -> Instant {
         let Conversation { sending, lengthy, routes, .. } = &self.conversation;
-        let stuck = lengthy.deadline().into_iter().chain(routes.deadline()).min();
+        let stuck = lengthy.deadline().into_iter().chain(routes.iter().filter_map(Routes::deadline)).min();
         let stuck = stuck.filter(|_| self.conversation.is_stuck());
         let heartbeat = self.heartbeat_deadline(is_reading);
         let others = [heartbeat, sending.deadline(), stuck, self.toll.until(), self.looks_again];
@@ -293,7 +294,8 @@ impl Connection {
         }
         let is_stuck = self.conversation.is_stuck();
         let Conversation { sending, lengthy, routes, .. } = &mut self.conversation;
-        if sending.is_overdue(now) | lengthy.is_overdue(is_stuck, now) | routes.is_overdue(is_stuck, now) {
+        let routes_are = routes.iter_mut().fold(false, |overdue, routes| routes.is_overdue(is_stuck, now) | overdue);
+        if sending.is_overdue(now) | lengthy.is_overdue(is_stuck, now) | routes_are {
             return Err(hardly_reads());
         }
         Ok(())

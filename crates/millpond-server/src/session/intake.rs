@@ -20,7 +20,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use bytes::{BufMut, BytesMut};
-use millpond_protocol::{FORWARD, PUBLISHING};
+use millpond_protocol::{FORWARDING, PUBLISHING};
 use millpond_types::limits::FRAME_MAX;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::ReadHalf;
@@ -293,7 +293,7 @@ impl Intake {
     /// Which bound the frame at the front has to do with, if it carries messages.
     fn carried(&self) -> Option<usize> {
         let kind = self.bytes.get(4).filter(|kind| PUBLISHING.contains(kind))?;
-        Some(usize::from(*kind == FORWARD))
+        Some(usize::from(FORWARDING.contains(kind)))
     }
 }
 
@@ -355,12 +355,12 @@ mod tests {
         let room = Receiving::new(Receiving::MIN, 0);
         let [mut unread, mut other] = [(); 2].map(|()| Intake::new(room.clone()));
         let begin = Instant::now();
-        announce_kind(&mut unread, FORWARD, FRAME_MAX, 100);
+        announce_kind(&mut unread, FORWARDING[0], FRAME_MAX, 100);
         take(&mut unread);
         let later = |seconds| begin + std::time::Duration::from_secs(seconds);
         assert_eq!(unread.deadline(false), None);
         assert!(!unread.is_left_unread(true, begin) && !unread.is_left_unread(true, later(10)), "nobody waits");
-        announce_kind(&mut other, FORWARD, FRAME_MAX, 100);
+        announce_kind(&mut other, FORWARDING[1], FRAME_MAX, 100);
         assert!(other.is_waiting());
         assert!(!unread.is_left_unread(false, later(20)), "nor is it due to its client");
         assert!(!unread.is_left_unread(true, later(21)) && !unread.is_left_unread(true, later(30)));
@@ -384,7 +384,7 @@ mod tests {
         announce(acks, FRAME_MAX, 100);
         assert!(!acks.is_waiting(), "room for frames is no matter of publishes");
         take(acks);
-        announce_kind(forwards, FORWARD, FRAME_MAX, 100);
+        announce_kind(forwards, FORWARDING[0], FRAME_MAX, 100);
         assert!(!forwards.is_waiting(), "they may be all that lets publishes go on");
         take(forwards);
         announce(acks, FRAME_MAX, 100);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use millpond_core::output::{LeasedRun, Reply, lost};
 use millpond_types::limits::PAGE_BYTES_MAX;
-use millpond_types::{Code, LeaderEpoch, NamespaceView, OutcomeRun, PublishOutcome, Standing};
+use millpond_types::{Code, LeaderEpoch, NamespaceView, OutcomeRun, PublishOutcome, Standing, TopicName};
 use tokio::sync::Notify;
 
 use super::ticket::UNANSWERED;
@@ -267,9 +267,9 @@ impl Out {
 fn weight(reply: &Reply) -> usize {
     let rows = match reply {
         Reply::Received(runs) => runs.len() * RUN,
-        Reply::Published { outcomes, topics, .. } => published(outcomes) + topics.len() * 512,
+        Reply::Published { outcomes, topics, .. } => copies(outcomes, topics),
         Reply::Finished(outcomes) => size_of_val(&outcomes[..]),
-        Reply::Forwarded { finished, published: outcomes } => size_of_val(&finished[..]) + published(outcomes),
+        Reply::Forwarded { finished, published, topics } => size_of_val(&finished[..]) + copies(published, topics),
         Reply::Messages(rows) => rows.len() * MESSAGE_ROW,
         Reply::Namespaces { rows, .. } => rows.iter().map(NamespaceView::frame_bytes).sum(),
         Reply::Exchanges(rows) => rows.len() * EXCHANGE_ROW,
@@ -282,13 +282,13 @@ fn weight(reply: &Reply) -> usize {
     mem::size_of::<Out>() + rows
 }
 
-/// What the outcomes of messages weigh, with what is said of those that were refused.
-fn published(outcomes: &[OutcomeRun<PublishOutcome>]) -> usize {
+/// What the outcomes of messages weigh, with what is said of those that were refused and the topics that are named.
+fn copies(outcomes: &[OutcomeRun<PublishOutcome>], topics: &[TopicName]) -> usize {
     let details = outcomes.iter().map(|run| match &run.outcome {
         PublishOutcome::Refused { detail, .. } => detail.len(),
         PublishOutcome::Queued { .. } | PublishOutcome::Duplicate { .. } | PublishOutcome::Coalesced { .. } => 0,
     });
-    size_of_val(outcomes) + details.sum::<usize>()
+    size_of_val(outcomes) + details.sum::<usize>() + topics.len() * 512
 }
 
 /// How many receipts an answer says to name no current lease, or none that the call may finish.
@@ -315,7 +315,7 @@ mod tests {
         let refused = PublishOutcome::Refused { code: Code::TopicFull, detail: "d".repeat(500) };
         let published = vec![OutcomeRun { count: 1, outcome: refused }; 100];
         let held = size_of_val(&finished[..]) + size_of_val(&published[..]) + 100 * 500;
-        let weight = weight(&Reply::Forwarded { finished, published });
+        let weight = weight(&Reply::Forwarded { finished, published, topics: Vec::new() });
         assert!((held..held + 1000).contains(&weight), "{weight} of {held}");
     }
 

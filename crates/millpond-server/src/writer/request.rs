@@ -151,7 +151,7 @@ impl Request {
     pub(crate) fn lane(command: &Command) -> usize {
         match command {
             Command::Finish(Finish { verb: FinishVerb::Fail { .. } | FinishVerb::Reject { .. }, .. }) => BURYING,
-            Command::Forward(_) => FORWARDING,
+            Command::Forward(_) | Command::Route(Route { receipts: Some(_), .. }) => FORWARDING,
             Command::Publish(_)
             | Command::Route(_)
             | Command::Reschedule { .. }
@@ -251,7 +251,8 @@ fn held(command: &Command) -> usize {
         Command::Route(route) => {
             let refused = route.refusal.as_ref().map_or(0, |(_, detail)| detail.len());
             let names = route.exchange.as_bytes().len() + route.key.as_str().len();
-            size_of_val(&route.taken[..]) + route.message.block.len() + refused + names
+            let acked = route.receipts.as_deref().map_or(0, named);
+            size_of_val(&route.taken[..]) + route.message.block.len() + refused + names + acked
         }
         Command::Finish(finish) => match &finish.verb {
             FinishVerb::Fail { reason, .. } | FinishVerb::Reject { reason } => {
@@ -494,9 +495,10 @@ mod tests {
             let namespace = NamespaceName::default();
             let publish = Publish { namespace, producer: None, level: Level::Durable, runs: Vec::new() };
             let forward = Command::Forward(Forward { receipts: receipts.clone(), publish });
+            let route = Command::Route(Route { receipts: Some(receipts.clone()), ..route() });
             let verb = FinishVerb::Extend { lease: None };
             let finish = Command::Finish(Finish { verb, receipts, confirm: false, namespace: None });
-            [finish, forward].map(|command| Request::Command(Ticket(1), command, 0).weight())
+            [finish, forward, route].map(|command| Request::Command(Ticket(1), command, 0).weight())
         };
         let most = weights(RECEIPTS_MAX as u32);
         assert!(most.iter().all(|weight| *weight > FINISHING_TURN), "{most:?}");
@@ -565,9 +567,7 @@ mod tests {
         assert_eq!(PUBLISHING_TURN / bind.weight(), 1, "and another one is let in where the lane is not full");
     }
 
-    /// Each may have to be routed once more: a change of its exchange makes it so for all that wait.
-    #[test]
-    fn a_turn_takes_few_messages_that_are_long_to_route() {
+    fn route() -> Route {
         let message = Routed {
             priority: Priority::DEFAULT,
             delay: Default::default(),
@@ -576,7 +576,13 @@ mod tests {
             too_large: None,
         };
         let at = (ExchangeName::try_from("x").unwrap(), RoutingKey::try_from("k").unwrap());
-        let mut route = Route::new(NamespaceName::default(), at, message, None, Level::Durable);
+        Route::new(NamespaceName::default(), at, message, None, Level::Durable)
+    }
+
+    /// Each may have to be routed once more: a change of its exchange makes it so for all that wait.
+    #[test]
+    fn a_turn_takes_few_messages_that_are_long_to_route() {
+        let mut route = route();
         let turn =
             |route: &Route| PUBLISHING_TURN / Request::Command(Ticket(1), Command::Route(route.clone()), 0).weight();
         assert!(turn(&route) > 1000);

@@ -13,7 +13,7 @@ use crate::session::open::{Kind, MANAGE_OPEN_MAX, NAMES_MAX, OPEN_MAX, Open};
 use crate::session::outbox::Close;
 use crate::session::room::SMALL;
 use crate::session::ticket::{UNANSWERED, ticket};
-use crate::writer::{BURYING, FINISHING, OF_CONNECTIONS, PUBLISHING, Request};
+use crate::writer::{BURYING, FINISHING, OF_CONNECTIONS, Request};
 
 /// How long a session may be resumed unless its client says.
 const RESUME_DEFAULT: Millis = Millis::seconds(10);
@@ -42,6 +42,7 @@ impl Conversation {
             }
             frame::Request::Publish(publish) => return self.publish(publish, correlation, bytes),
             frame::Request::Forward(forward) => return self.forward(forward, correlation, bytes),
+            frame::Request::ForwardRoute(route) => return self.forward_route(route, correlation, bytes),
             frame::Request::Route(route) => return self.route(route, correlation, bytes),
             frame::Request::Finish(finish) => {
                 self.finish(finish, correlation);
@@ -200,16 +201,18 @@ impl Conversation {
             self.give_back(bytes);
             return self.refuse(correlation, Code::QuotaExceeded, &detail);
         }
-        let is_asked = match convert::forward(forward, self.shared.hash_key) {
-            Ok(command) => self.ask(correlation, Kind::Publish { bytes, silent: false }, command),
-            Err(Refusal { code, detail }) => {
-                self.answer_at_once(Response::Error { code, detail }, correlation);
-                false
-            }
-        };
-        if !is_asked {
+        let command = convert::forward(forward, self.shared.hash_key);
+        self.ask_to_publish(command, (correlation, bytes, false));
+        Ok(())
+    }
+
+    fn forward_route(&mut self, route: frame::ForwardRoute<Block>, correlation: u32, bytes: u32) -> Result<(), Close> {
+        self.spend(bytes)?;
+        if let Some(detail) = self.may_not_use(&route.namespace) {
             self.give_back(bytes);
+            return self.refuse(correlation, Code::QuotaExceeded, &detail);
         }
+        self.ask_to_publish(convert::forward_route(route).map(Command::Route), (correlation, bytes, false));
         Ok(())
     }
 
@@ -223,8 +226,14 @@ impl Conversation {
             }
             return Ok(());
         }
-        let is_asked = match convert::route(route) {
-            Ok(route) => self.ask(correlation, Kind::Publish { bytes, silent }, Command::Route(route)),
+        self.ask_to_publish(convert::route(route).map(Command::Route), (correlation, bytes, silent));
+        Ok(())
+    }
+
+    /// Asks for what a frame with messages became, or answers why that is nothing. The frame has spent so many bytes of credit.
+    fn ask_to_publish(&mut self, command: Result<Command, Refusal>, (correlation, bytes, silent): (u32, u32, bool)) {
+        let is_asked = match command {
+            Ok(command) => self.ask(correlation, Kind::Publish { bytes, silent }, command),
             Err(Refusal { code, detail }) => {
                 self.answer_at_once(Response::Error { code, detail }, correlation);
                 false
@@ -233,7 +242,6 @@ impl Conversation {
         if !is_asked {
             self.give_back(bytes);
         }
-        Ok(())
     }
 
     fn spend(&mut self, bytes: u32) -> Result<(), Close> {
@@ -418,16 +426,17 @@ impl Conversation {
             self.outbox.buries();
         }
         let answer = Request::answer(&command);
-        let comes_behind_routes = lane == PUBLISHING && (self.routes.are_any() || matches!(command, Command::Route(_)));
+        let is_routed = matches!(command, Command::Route(_));
+        let routes = self.routes.iter_mut().find(|routes| routes.lane() == lane && (is_routed || routes.are_any()));
         let request = Request::Command(ticket(self.number, index), command, self.buffer);
         let is_lengthy = answer > SMALL;
         if is_lengthy || lane != FINISHING {
             self.holding[lane] += request.while_it_waits();
         }
-        match (is_lengthy, comes_behind_routes) {
-            (true, _) => self.lengthy.push(index, answer, (lane, request)),
-            (false, true) => self.routes.push(request),
-            (false, false) => self.lanes[lane].push_back(request),
+        match routes {
+            _ if is_lengthy => self.lengthy.push(index, answer, (lane, request)),
+            Some(routes) => routes.push(request),
+            None => self.lanes[lane].push_back(request),
         }
     }
 

@@ -17,7 +17,8 @@ use std::time::Instant;
 use crate::session::room::{Held, Room, Turn};
 use crate::writer::{LOOKING, Request};
 
-/// One part in so many of the room is for looks, and as much for the topics that messages were routed to.
+/// One part in so many of the room is for looks, and as much for the topics that messages were routed to: half of it for those
+/// that were forwarded.
 const PART: usize = 4;
 
 /// Room for the rows of all connections.
@@ -25,6 +26,9 @@ const PART: usize = 4;
 pub(crate) struct Rooms {
     /// For the answers of [messages for exchanges](super::routes).
     pub(crate) routes: Arc<Room>,
+    /// For those of forwards to exchanges. These may be all that ends the leases for which publishes wait, with the room that they
+    /// have.
+    pub(crate) forwards: Arc<Room>,
     looks: Arc<Room>,
     others: Arc<Room>,
 }
@@ -33,8 +37,8 @@ impl Rooms {
     /// Divides so many bytes.
     pub(crate) fn new(bytes: usize) -> Rooms {
         let part = bytes / PART;
-        let [routes, looks] = [part; 2].map(Room::new);
-        Rooms { routes, looks, others: Room::new(bytes - 2 * part) }
+        let [routes, forwards] = [part / 2; 2].map(Room::new);
+        Rooms { routes, forwards, looks: Room::new(part), others: Room::new(bytes - 2 * part) }
     }
 
     /// That of the requests of a lane.
@@ -144,7 +148,11 @@ mod tests {
     use crate::writer::FINISHING;
 
     fn asked(room: &Arc<Room>, places: u32) -> Lengthy {
-        asked_in(FINISHING, &Rooms { routes: Room::new(0), looks: Room::new(0), others: room.clone() }, places)
+        asked_in(
+            FINISHING,
+            &Rooms { routes: Room::new(0), forwards: Room::new(0), looks: Room::new(0), others: room.clone() },
+            places,
+        )
     }
 
     fn asked_in(lane: usize, rooms: &Rooms, places: u32) -> Lengthy {

@@ -36,7 +36,7 @@ use crate::writer::{BURYING, FINISHING, FORWARDING, LANES, LOOKING, Request};
 use ending::Ending;
 use lengthy::Lengthy;
 pub(crate) use outbound::Telling;
-use routes::Routes;
+use routes::{ROUTED, Routes};
 use sending::Sending;
 
 /// A connection without a frame for so long is closed. Long enough that a ping every 20 s keeps it, short enough that
@@ -79,8 +79,8 @@ pub(crate) struct Conversation {
     draining: bool,
     /// Requests that are answered at length.
     pub(crate) lengthy: Lengthy,
-    /// Messages for exchanges, and what publishes behind them.
-    pub(crate) routes: Routes,
+    /// Messages for exchanges, and what comes behind them in their lanes.
+    pub(crate) routes: [Routes; ROUTED],
     /// Bytes of the buffer that frames are taken out of.
     pub(crate) buffer: usize,
     /// Commands that wait for room in the writer's lanes.
@@ -134,7 +134,7 @@ impl Conversation {
             number,
             sending: Sending::new(shared.sending.clone()),
             lengthy: Lengthy::new(shared.lengthy.clone()),
-            routes: Routes::new(shared.lengthy.routes.clone()),
+            routes: Routes::of_lanes(&shared.lengthy),
             shared,
             outbox,
             goodbye: Some(goodbye),
@@ -168,7 +168,7 @@ impl Conversation {
     /// Receives wait for messages, and for nobody's turn.
     pub(crate) fn waits_for_much(&self) -> bool {
         self.open.beside_receives() > LITTLE_OPEN
-            || self.routes.are_any()
+            || self.routes.iter().any(Routes::are_any)
             || self.lanes.iter().any(|lane| !lane.is_empty())
     }
 
@@ -220,7 +220,7 @@ impl Conversation {
 
     /// Whether any does.
     pub(crate) fn has_held(&self) -> bool {
-        let fronts = self.lanes.iter().map(VecDeque::front).chain([self.routes.front()]);
+        let fronts = self.lanes.iter().map(VecDeque::front).chain(self.routes.iter().map(Routes::front));
         fronts.flatten().any(|first| self.is_held(first))
     }
 
@@ -259,7 +259,7 @@ impl Conversation {
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.out.wrote(bytes);
         self.lengthy.written(bytes);
-        self.routes.written(bytes);
+        self.routes.iter_mut().for_each(|routes| routes.written(bytes));
         self.sending.written(bytes, self.out.is_empty() && self.reading.is_none());
     }
 

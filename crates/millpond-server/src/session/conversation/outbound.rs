@@ -108,7 +108,7 @@ impl Conversation {
     /// Resolves when messages that are being read are there, or the room that they wait for; never, if neither is to come.
     pub(crate) fn poll_reading(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Close>> {
         let has_room = self.sending.poll(context).is_ready() || self.lengthy.poll(context).is_ready();
-        if has_room || self.routes.poll(context).is_ready() {
+        if has_room || self.routes.iter_mut().any(|routes| routes.poll(context).is_ready()) {
             return Poll::Ready(Ok(()));
         }
         let Some(reading) = &mut self.reading else { return Poll::Pending };
@@ -152,7 +152,7 @@ impl Conversation {
             }
             Out::Reply { index, reply } => {
                 self.lengthy.answered(index);
-                self.routes.answered(index);
+                self.routes.iter_mut().for_each(|routes| routes.answered(index));
                 if let Some(open) = self.open.remove(index) {
                     self.answer(open, reply);
                 }

@@ -7,6 +7,9 @@
 //! Its answer names all of these topics. Whose answers take more than a little together has room for them before the writer
 //! has the message, and until they are bytes: of a client that does not read no more are published, and it is closed if others
 //! wait for the room. What else publishes waits behind them, for a producer's batches have an order.
+//!
+//! Those that ack something, forwards, wait by themselves and have room of their own: they may be all that ends the leases for which
+//! publishes wait.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
@@ -18,12 +21,18 @@ use millpond_core::command::{Command, Route};
 use millpond_core::routing::Finding;
 
 use super::Conversation;
+use super::lengthy::Rooms;
 use crate::session::room::{Held, Room, SMALL, Turn};
 use crate::session::ticket::parts;
 use crate::session::turns::STEPS;
-use crate::writer::{PUBLISHING, Request};
+use crate::writer::{FORWARDING, PUBLISHING, Request};
 
+/// In how many lanes there are such messages.
+pub(super) const ROUTED: usize = 2;
+
+/// Those of one lane.
 pub(crate) struct Routes {
+    lane: usize,
     room: Arc<Room>,
     /// The first of them is a message for an exchange.
     waiting: VecDeque<Request>,
@@ -41,9 +50,17 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    pub(crate) fn new(room: Arc<Room>) -> Routes {
-        let (waiting, open) = (VecDeque::new(), HashMap::new());
-        Routes { room, waiting, open, answers: 0, held: None, turn: None, found: 0, finding: None }
+    /// Those of each lane, in the order of lanes.
+    pub(super) fn of_lanes(rooms: &Rooms) -> [Routes; ROUTED] {
+        let of = |(lane, room): (usize, &Arc<Room>)| {
+            let (room, waiting, open) = (room.clone(), VecDeque::new(), HashMap::new());
+            Routes { lane, room, waiting, open, answers: 0, held: None, turn: None, found: 0, finding: None }
+        };
+        [(FORWARDING, &rooms.forwards), (PUBLISHING, &rooms.routes)].map(of)
+    }
+
+    pub(super) fn lane(&self) -> usize {
+        self.lane
     }
 
     /// The next of those that wait.
@@ -131,15 +148,20 @@ impl Conversation {
     /// Lets the next of what waits here go into its lane, if that is empty; whether one did. It is found where it goes for about as
     /// long as `most` frames take, with what was found since that was asked last.
     pub(crate) fn go_on_routed(&mut self, most: usize) -> bool {
+        (0..ROUTED).any(|of| self.go_on_routed_of(of, most))
+    }
+
+    fn go_on_routed_of(&mut self, of: usize, most: usize) -> bool {
+        let lane = self.routes[of].lane;
         // What waits for the start of a group has no room that others wait for.
-        let is_held = self.routes.waiting.front().is_none_or(|first| self.is_held(first));
-        if is_held || !self.lanes[PUBLISHING].is_empty() {
+        let is_held = self.routes[of].waiting.front().is_none_or(|first| self.is_held(first));
+        if is_held || !self.lanes[lane].is_empty() {
             return false;
         }
-        if self.is_next_to_be_found() && !self.find(most) {
+        if self.is_next_to_be_found(of) && !self.find(of, most) {
             return false;
         }
-        let (is_read, routes) = (self.is_read(), &mut self.routes);
+        let (is_read, routes) = (self.is_read(), &mut self.routes[of]);
         if let Some((place, route)) = routed(&routes.waiting) {
             let bytes = route.copies.named_bytes();
             if !is_read {
@@ -152,52 +174,58 @@ impl Conversation {
                 return false;
             }
         }
-        let next = self.routes.waiting.pop_front().expect("there are some");
+        let next = routes.waiting.pop_front().expect("there are some");
         // Its exchange may have gone meanwhile.
-        self.routes.finding = None;
-        self.lanes[PUBLISHING].push_back(next);
+        routes.finding = None;
+        self.lanes[lane].push_back(next);
         true
     }
 
     /// A message that has found no room in its lane, and whose exchange is another one by now, is found its way anew. What came
     /// behind it there goes back with it.
     pub(crate) fn take_back_routed(&mut self) {
-        let Some((place, route)) = routed(&self.lanes[PUBLISHING]) else { return };
-        if !self.shared.known.is_current(route) {
-            self.routes.answered(place);
-            let mut lane = mem::take(&mut self.lanes[PUBLISHING]);
-            lane.append(&mut self.routes.waiting);
-            self.routes.waiting = lane;
+        for routes in &mut self.routes {
+            let Some((place, route)) = routed(&self.lanes[routes.lane]) else { continue };
+            if !self.shared.known.is_current(route) {
+                routes.answered(place);
+                let mut lane = mem::take(&mut self.lanes[routes.lane]);
+                lane.append(&mut routes.waiting);
+                routes.waiting = lane;
+            }
         }
     }
 
-    /// Whether the next message waits for a turn, to be found its way.
+    /// Whether a message that is next waits for a turn, to be found its way.
     pub(crate) fn waits_for_turn(&self) -> bool {
-        let goes_on = self.routes.waiting.front().is_some_and(|first| !self.is_held(first));
-        goes_on && self.lanes[PUBLISHING].is_empty() && self.is_next_to_be_found()
+        self.routes.iter().zip(0..).any(|(routes, of)| {
+            let goes_on = routes.front().is_some_and(|first| !self.is_held(first));
+            goes_on && self.lanes[routes.lane].is_empty() && self.is_next_to_be_found(of)
+        })
     }
 
     /// How many frames would have taken as long as it took to find where messages go since this was asked last.
     pub(crate) fn take_found(&mut self) -> usize {
-        mem::take(&mut self.routes.found)
+        self.routes.iter_mut().map(|routes| mem::take(&mut routes.found)).sum()
     }
 
-    fn is_next_to_be_found(&self) -> bool {
-        routed(&self.routes.waiting).is_some_and(|(_, route)| !self.shared.known.is_current(route))
+    fn is_next_to_be_found(&self, of: usize) -> bool {
+        routed(&self.routes[of].waiting).is_some_and(|(_, route)| !self.shared.known.is_current(route))
     }
 
     /// Goes on to find where the next message goes; whether that is found.
-    fn find(&mut self, most: usize) -> bool {
-        let (request, hash_key) = (self.routes.waiting.front_mut().expect("there is one"), self.shared.hash_key);
+    fn find(&mut self, of: usize, most: usize) -> bool {
+        let all: usize = self.routes.iter().map(|routes| routes.found).sum();
+        let (routes, hash_key) = (&mut self.routes[of], self.shared.hash_key);
+        let request = routes.waiting.front_mut().expect("there is one");
         let before = request.while_it_waits();
         let Request::Command(_, Command::Route(route), _) = request else { unreachable!("it is for an exchange") };
         // One that is gone by now the core knows best.
         let Some(exchange) = self.shared.known.exchange(route) else { return true };
-        if self.routes.found >= most {
+        if all >= most {
             return false;
         }
-        let left = (most - self.routes.found).saturating_mul(STEPS);
-        let (mut finding, left) = match self.routes.finding.take() {
+        let left = (most - all).saturating_mul(STEPS);
+        let (mut finding, left) = match routes.finding.take() {
             Some(finding) if finding.version() == exchange.version => (finding, left),
             // It is another exchange, and might be at each part.
             Some(_) => (exchange.begin(), usize::MAX),
@@ -209,11 +237,12 @@ impl Conversation {
             exchange.end(finding, route);
             route.steps
         } else {
-            self.routes.finding.insert(finding).steps()
+            routes.finding.insert(finding).steps()
         };
-        self.routes.found += ((end - begin) / STEPS).max(1);
-        self.holding[PUBLISHING] += request.while_it_waits();
-        self.holding[PUBLISHING] -= before;
+        routes.found += ((end - begin) / STEPS).max(1);
+        let holding = &mut self.holding[routes.lane];
+        *holding += request.while_it_waits();
+        *holding -= before;
         is_found
     }
 }

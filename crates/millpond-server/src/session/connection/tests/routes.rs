@@ -5,10 +5,11 @@ use std::task::Waker;
 use std::time::Duration;
 
 use millpond_core::command::Command;
-use millpond_protocol::{Level, Route, Sink};
+use millpond_protocol::{ForwardRoute, Level, Route, Sink};
 use millpond_types::limits::{BINDINGS_MAX, ROUTING_WORDS_MAX};
 use millpond_types::{
-    Binding, Condition, ExchangeKind, ExchangeName, NamespaceName, Priority, RoutingKey, TopicName, Unroutable, block,
+    Binding, Condition, ExchangeKind, ExchangeName, FinishOutcome, NamespaceName, Priority, RoutingKey, TopicName,
+    Unroutable, block,
 };
 
 use super::*;
@@ -27,7 +28,7 @@ fn a_message_that_is_long_to_route_is_routed_in_parts() {
     hear(&mut connection, routes("many", Level::None, 2));
     for left in [1, 0] {
         let mut turns = 0;
-        while connection.conversation.routes.waiting().len() > left {
+        while connection.conversation.routes[1].waiting().len() > left {
             assert!(connection.waits_for_turn());
             let found = connection.submit(most).unwrap();
             assert!((1..most + most / 4).contains(&found), "{found} and what one binding may take");
@@ -43,7 +44,7 @@ fn a_message_that_is_long_to_route_is_routed_in_parts() {
     for left in [7, 4, 1] {
         assert_eq!(short.submit(9).unwrap(), 9, "three of them, which count three each for their words");
         assert!(short.waits_for_turn());
-        assert_eq!(short.conversation.routes.waiting().len(), left);
+        assert_eq!(short.conversation.routes[1].waiting().len(), left);
     }
     assert_eq!(short.submit(9).unwrap(), 3);
     assert!(!short.waits_for_turn());
@@ -72,11 +73,11 @@ fn where_its_exchange_changes_between_two_parts_a_message_is_routed_at_once() {
     hear(&mut connection, routes("many", Level::None, 1));
     hear(&mut connection, routes("others", Level::None, 1));
     connection.submit(most).unwrap();
-    assert_eq!(connection.conversation.routes.waiting().len(), 2);
+    assert_eq!(connection.conversation.routes[1].waiting().len(), 2);
     let (namespace, name) = (NamespaceName::default(), ExchangeName::try_from("many").unwrap());
     broker.call(Command::ExchangeDelete { namespace, name }).wait().unwrap();
     connection.submit(most).unwrap();
-    assert_eq!(connection.conversation.routes.waiting().len(), 1, "the other one is found in parts of its own");
+    assert_eq!(connection.conversation.routes[1].waiting().len(), 1, "the other one is found in parts of its own");
     assert!(connection.waits_for_turn());
     drop(connection);
     broker.shutdown().unwrap();
@@ -96,7 +97,7 @@ fn few_messages_to_very_many_topics_are_answered_at_a_time() {
     hear(&mut idle, routes("all", Level::Durable, MESSAGES));
     let held: usize = idle.conversation.holding.iter().sum();
     assert!(held < MESSAGES * 1000, "{held} bytes");
-    let sent = |connection: &mut Connection| MESSAGES - connection.conversation.routes.waiting().len();
+    let sent = |connection: &mut Connection| MESSAGES - connection.conversation.routes[1].waiting().len();
     let begin = Instant::now();
     // There is no room for more than the first bytes of it, and nobody takes those.
     let sending = broker.shared().sending.try_take(usize::MAX).expect("nobody else has any");
@@ -147,7 +148,7 @@ fn where_a_message_goes_is_found_anew_if_its_exchange_changes_while_it_waits() {
     let room = broker.shared().lengthy.routes.try_take(usize::MAX).expect("nobody else has any");
     hear(&mut connection, routes("all", Level::Durable, 1));
     connection.submit(ALL).unwrap();
-    let found = |connection: &mut Connection| match connection.conversation.routes.waiting().front() {
+    let found = |connection: &mut Connection| match connection.conversation.routes[1].waiting().front() {
         Some(Request::Command(_, Command::Route(route), _)) => route.copies.count,
         other => unreachable!("{} waits", other.is_some()),
     };
@@ -158,7 +159,7 @@ fn where_a_message_goes_is_found_anew_if_its_exchange_changes_while_it_waits() {
     drop(room);
     _ = connection.poll(&mut Context::from_waker(Waker::noop()));
     connection.submit(ALL).unwrap();
-    assert!(connection.conversation.routes.waiting().is_empty(), "and then it has gone");
+    assert!(connection.conversation.routes[1].waiting().is_empty(), "and then it has gone");
     drop(connection);
     broker.shutdown().unwrap();
 }
@@ -184,7 +185,7 @@ fn what_came_behind_a_message_that_is_found_its_way_anew_stays_behind_it() {
     assert_eq!(connection.conversation.lanes[PUBLISHING].len(), 2);
     fan_out(&broker, 2..3);
     connection.conversation.take_back_routed();
-    assert_eq!(connection.conversation.routes.waiting().len(), 2, "both");
+    assert_eq!(connection.conversation.routes[1].waiting().len(), 2, "both");
     let begin = Instant::now();
     let (mut said, mut decoder, mut topics) = (BytesMut::new(), Decoder::default(), None);
     while topics.is_none() {
@@ -202,6 +203,48 @@ fn what_came_behind_a_message_that_is_found_its_way_anew_stays_behind_it() {
     }
     assert_eq!(topics, Some(3), "as the bindings were before its own");
     drop(connection);
+    broker.shutdown().unwrap();
+}
+
+/// Forwards may be all that ends the leases for which publishes wait.
+#[test]
+fn a_forward_to_an_exchange_waits_for_none_that_publish_to_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let broker = Broker::open(directory.path(), BrokerOptions::default()).unwrap();
+    fan_out(&broker, 0..BINDINGS_MAX);
+    let rooms = &broker.shared().lengthy;
+    let (taken, free) = (rooms.routes.try_take(usize::MAX).expect("nobody else has any"), rooms.forwards.free());
+    let mut connection = connect(&broker, Instant::now());
+    hear(&mut connection, routes("all", Level::Durable, 1));
+    let Asked::Route(Route { namespace, exchange, key, priority, delay, ttl, block, .. }) =
+        route("all", Level::Durable)
+    else {
+        unreachable!("it is one")
+    };
+    let receipts = vec![(ordered::receipt(1), 1)];
+    let forward = ForwardRoute { receipts, namespace, exchange, key, priority, delay, ttl, block };
+    let mut bytes = Vec::new();
+    encode_request(&Asked::ForwardRoute(forward), 6, &mut bytes);
+    hear(&mut connection, BytesMut::from(&bytes[..]));
+    let begin = Instant::now();
+    let (mut said, mut decoder, mut told) = (BytesMut::new(), Decoder::default(), None);
+    while told.is_none() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        connection.submit(ALL).unwrap();
+        let next = connection.say(Instant::now()).unwrap();
+        said.extend_from_slice(next);
+        let bytes = next.len();
+        connection.wrote(bytes, Instant::now());
+        while let Some(Incoming { frame, .. }) = decoder.next_response(&mut said).unwrap() {
+            if let Response::ForwardRouted { topics, finished, published } = frame {
+                told = Some((topics.len(), finished[0].outcome.clone(), published[0].count as usize));
+            }
+        }
+    }
+    assert_eq!(told, Some((BINDINGS_MAX, FinishOutcome::LeaseLost, BINDINGS_MAX)));
+    assert_eq!(rooms.forwards.free(), free, "it had room of its own");
+    assert_eq!(connection.conversation.routes[1].waiting().len(), 1, "the other one has none");
+    drop((connection, taken));
     broker.shutdown().unwrap();
 }
 
@@ -256,9 +299,16 @@ fn make(broker: &Broker, exchange: &str, kind: ExchangeKind, bindings: impl Iter
 
 /// Messages, behind a hello.
 fn routes(exchange: &str, level: Level, count: usize) -> BytesMut {
+    let mut bytes = Vec::new();
+    encode_request(&Asked::Hello { version: VERSION, client: String::new() }, 5, &mut bytes);
+    (0..count).for_each(|_| encode_request(&route(exchange, level), 5, &mut bytes));
+    BytesMut::from(&bytes[..])
+}
+
+fn route(exchange: &str, level: Level) -> Asked {
     let mut message = Vec::new();
     block::push(&mut message, b"", &[], b"m").unwrap();
-    let route = Asked::Route(Route {
+    Asked::Route(Route {
         namespace: NamespaceName::default(),
         level,
         producer: None,
@@ -268,9 +318,5 @@ fn routes(exchange: &str, level: Level, count: usize) -> BytesMut {
         delay: Default::default(),
         ttl: None,
         block: message.into(),
-    });
-    let mut bytes = Vec::new();
-    encode_request(&Asked::Hello { version: VERSION, client: String::new() }, 5, &mut bytes);
-    (0..count).for_each(|_| encode_request(&route, 5, &mut bytes));
-    BytesMut::from(&bytes[..])
+    })
 }
