@@ -22,7 +22,7 @@ use crate::connection::with_client;
 use crate::failure::Failure;
 use crate::quantity;
 
-use self::hand_off::hand_off;
+use self::hand_off::{Handed, hand_off};
 use self::told::Told;
 
 /// Publish a message, or one for each line of stdin
@@ -63,8 +63,8 @@ pub struct Publish {
     /// When the command is done: when the message is synced to the disk, when it is written to the file, or at once
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "durable")]
     level: PublishLevel,
-    /// Ack this lease as the message is published, both or neither; may be given several times
-    #[arg(long = "ack", value_name = "RECEIPT", value_parser = receipt, conflicts_with_all = ["exchange", "lines", "level"])]
+    /// Ack this lease as the message is published, to a topic or to an exchange: both or neither; may be given several times
+    #[arg(long = "ack", value_name = "RECEIPT", value_parser = receipt, conflicts_with_all = ["lines", "level"])]
     acks: Vec<Receipt>,
 }
 
@@ -99,14 +99,27 @@ impl Publish {
             Some(body) => Bytes::copy_from_slice(body.as_bytes()),
         };
         with_client(globals, async |client| {
-            if let (To::Topic(topic), false) = (&to, self.acks.is_empty()) {
-                let batch = Batch::try_from(vec![self.with_options(Message::new(topic.clone(), body))])?;
-                return hand_off(client, globals.output, (&self.address.namespace, &batch), &self.acks).await;
+            if !self.acks.is_empty() {
+                let handed = self.handed(&to, body)?;
+                return hand_off(client, globals.output, (&self.address.namespace, &handed), &self.acks).await;
             }
             let mut told = Told::new(globals.output, false);
             match self.publish_and_tell(client, &to, vec![body], &mut told).await {
                 Ok(()) => told.finish(),
                 Err(error) => Err(told.broken_off(error.into())),
+            }
+        })
+    }
+
+    /// What is published as others are acked.
+    fn handed(&self, to: &To, body: Bytes) -> Result<Handed, Error> {
+        Ok(match to {
+            To::Topic(topic) => {
+                let message = self.with_options(Message::new(topic.clone(), body));
+                Handed::Topic(Batch::try_from(vec![message])?)
+            }
+            To::Exchange(exchange, key) => {
+                Handed::Exchange(self.with_options(Message::routed(exchange.clone(), key.clone(), body)))
             }
         })
     }

@@ -47,6 +47,52 @@ fn a_message_is_published_as_others_are_acked_or_nothing_is_done() {
     broker.call(&["publish", "made/out", "--lines", "--ack", receipts[0]]).failed(2, &["cannot be used with"]);
 }
 
+#[test]
+fn a_message_goes_to_an_exchange_as_others_are_acked_or_nothing_is_done() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "create", "made", "--rule", "audit max-waiting=1"]);
+    broker.ok(&["exchange", "create", "made", "events", "--kind", "topic"]);
+    broker.ok(&["exchange", "bind", "made", "events", "audit", "--key", "paid.*"]);
+    broker.ok(&["exchange", "bind", "made", "events", "mail/{key}", "--key", "paid.eu"]);
+    broker.ok(&["exchange", "create", "made", "quiet", "--kind", "fanout", "--unroutable", "drop"]);
+    broker.call_with(&["publish", "default/in", "--lines"], b"1\n2\n3\n4\n").ok();
+    let leased = broker.json(&["receive", "default", "--max", "4"]);
+    let receipts: Vec<&str> = leased.iter().map(|message| message["receipt"].as_str().unwrap()).collect();
+    let hand_off = |to: &[&str], acks: &[&str]| {
+        let acks = acks.iter().flat_map(|receipt| ["--ack", receipt]);
+        let publish = ["publish", "made", "what came of it", "--exchange"];
+        broker.call(&publish.into_iter().chain(to.iter().copied()).chain(acks).collect::<Vec<_>>())
+    };
+    let is_as_before = || {
+        let made = broker.counts("made");
+        assert_eq!((&broker.counts("default")["leased"], &made["waiting"]), (&4.into(), &1.into()), "{made}");
+    };
+    broker.ok(&["publish", "made/audit", "before"]);
+    let eu = ["events", "--key", "paid.eu"];
+    hand_off(&eu, &receipts[..1]).failed(1, &["topic_full: topic audit: ", "lets 1 message wait", "Nothing was acked"]);
+    hand_off(&["events", "--key", "sent"], &receipts[..1])
+        .failed(1, &["unroutable", "key \"sent\"", "Nothing was acked"]);
+    hand_off(&["none"], &receipts[..1]).failed(1, &["exchange_unknown", "there is no exchange none"]);
+    let lost = hand_off(&["quiet"], &[receipts[0], "0.99.99"]);
+    assert!(!lost.out.contains("nowhere"), "{lost:?}");
+    lost.failed(1, &["1 of 2 leases lost", "Nothing was published, and nothing acked"]);
+    is_as_before();
+    broker.ok(&["receive", "made", "--ack"]);
+    hand_off(&eu, &[receipts[0], "0.99.99"]).failed(1, &["lost", "Nothing was published, and nothing acked"]);
+    hand_off(&eu, &[receipts[0], receipts[0]]).failed(1, &["a receipt is named twice"]);
+    let said = hand_off(&eu, &receipts[..2]).ok();
+    let copies: Vec<&str> = said.lines().filter_map(|line| line.split_once(" queued ")).map(|(to, _)| to).collect();
+    assert_eq!(copies, ["audit:", "mail/paid.eu:"], "{said}");
+    assert!(said.lines().filter(|line| line.starts_with("acked ")).count() == 2, "{said}");
+    // Whoever lost the answer asks again, and nothing comes twice, whatever is bound by then.
+    broker.ok(&["exchange", "bind", "made", "events", "later", "--key", "#"]);
+    hand_off(&eu, &receipts[..2]).failed(1, &["2 of 2 leases lost", "nothing acked"]);
+    let said = hand_off(&["quiet", "--output", "json"], &receipts[2..3]).ok();
+    assert_eq!(said.lines().next(), Some("{\"outcome\":\"unroutable\"}"), "{said}");
+    let made = broker.counts("made");
+    assert_eq!((&broker.counts("default")["leased"], &made["waiting"]), (&1.into(), &2.into()), "{made}");
+}
+
 /// What a command leaves running may hold its output open for ever: that is not waited for any longer than the command itself.
 #[test]
 fn a_second_signal_stops_what_a_command_has_left_running() {

@@ -84,8 +84,11 @@ impl Told {
 
     /// The copies of one message, each with its topic: all of them, or the reason why there is none.
     pub(super) fn add_copies(&mut self, topics: Vec<TopicName>, outcomes: &Outcomes<PublishOutcome>) {
-        let spoke_against = |run: &&OutcomeRun<PublishOutcome>| matches!(&run.outcome, PublishOutcome::Refused { code, .. } if *code != Code::RefusedTogether);
-        if let Some(run) = outcomes.runs().iter().find(spoke_against) {
+        let mut refused: Vec<_> =
+            outcomes.runs().iter().filter(|run| matches!(run.outcome, PublishOutcome::Refused { .. })).collect();
+        // What speaks against the others comes first, if it is one of them.
+        refused.sort_by_key(|run| matches!(run.outcome, PublishOutcome::Refused { code: Code::RefusedTogether, .. }));
+        if let Some(run) = refused.first() {
             return self.add(vec![OutcomeRun { count: 1, outcome: run.outcome.clone() }]);
         }
         let line = self.settled() + 1;
