@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millpond_core::command::{Command, Forward, Level, Publish, PublishRun, ReceiptRun};
+use millpond_core::command::{Command, Forward, Level, Publish, PublishRun, ReceiptRun, Route, Routed};
 use millpond_types::{
-    FinishOutcome, LeaseNumber, MessageId, Millis, NamespaceName, OutcomeRun, Priority, Receipt, TopicName, TopicNumber,
+    Binding, Condition, ExchangeKind, ExchangeName, FinishOutcome, KEY_PLACE, LeaseNumber, MessageId, Millis,
+    NamespaceName, OutcomeRun, Priority, Receipt, RoutingKey, TopicName, TopicNumber, Unroutable,
 };
 
 use crate::bodies::{Draft, TAG, block_of};
@@ -109,7 +110,22 @@ pub fn is_done(finished: &[OutcomeRun<FinishOutcome>]) -> Result<bool, Violation
     }
 }
 
-/// Makes a forward of some leases, whose outputs begin with a tag.
+/// Makes an exchange that leads to the topic that a message names by its key.
+pub fn exchange(namespace: &NamespaceName) -> [Command; 2] {
+    let (kind, unroutable) = (ExchangeKind::Topic, Unroutable::Refuse);
+    let binding = Binding {
+        condition: Condition::Key(RoutingKey::try_from("#").expect("it is a pattern")),
+        target: TopicName::try_from(KEY_PLACE).expect("it is a name"),
+    };
+    let make = Command::ExchangeCreate { namespace: namespace.clone(), name: name(), kind, unroutable };
+    [make, Command::Bind { namespace: namespace.clone(), exchange: name(), binding }]
+}
+
+fn name() -> ExchangeName {
+    ExchangeName::try_from("each").expect("it is a name")
+}
+
+/// Makes a forward of some leases, whose outputs begin with a tag: to topics, or one to the exchange.
 pub fn forward(
     leases: Vec<(Receipt, MessageId)>,
     receipts: Vec<ReceiptRun>,
@@ -118,6 +134,16 @@ pub fn forward(
     load: &mut Stream,
 ) -> Request {
     let (mut runs, mut outputs) = (Vec::new(), Vec::new());
+    if load.one_in(4) {
+        let (topic, tag) = (load.pick(topics).clone(), *next_tag);
+        *next_tag += 1;
+        let (block, _) = block_of(&[Draft { tag, size: TAG + 8, dedup_id: Vec::new() }]);
+        let key = RoutingKey::try_from(topic.as_str()).expect("a topic of a life is a key as well");
+        let message = Routed { priority: Priority::DEFAULT, delay: Millis::ZERO, ttl: None, block, too_large: None };
+        let route = Route::new(namespace.clone(), (name(), key), message, None, Level::Durable);
+        let command = Command::Route(Route { receipts: Some(receipts), ..route });
+        return Request { command, asked: Asked::Forward { leases, outputs: vec![Sent { tag, topic, dedup: None }] } };
+    }
     for _ in 0..load.between(1, OUTPUTS_MAX) {
         let (topic, tag) = (load.pick(topics).clone(), *next_tag);
         *next_tag += 1;

@@ -10,6 +10,7 @@ use millpond_types::{
 
 use crate::clients::{Asked, Request};
 use crate::consumer::draw_filter;
+use crate::forwards;
 use crate::plan::{Plan, namespace, set_policies};
 use crate::streams::Stream;
 
@@ -31,13 +32,14 @@ impl Operator {
         Operator { namespaces, topics, known: VecDeque::new(), paused: Vec::new() }
     }
 
-    /// Makes the namespaces.
+    /// Makes the namespaces, each with the exchange that forwards go to.
     pub fn set_up(&self) -> Vec<Request> {
         let set = |(name, policy): (NamespaceName, Policy)| {
-            let rules = Rules::default();
-            Command::NamespaceSet { name, policy, rules, based_on: None }
+            let (namespace, rules) = (name.clone(), Rules::default());
+            let set = Command::NamespaceSet { name, policy, rules, based_on: None };
+            [set].into_iter().chain(forwards::exchange(&namespace))
         };
-        let made = self.namespaces.iter().cloned().map(set);
+        let made = self.namespaces.iter().cloned().flat_map(set);
         made.map(|command| Request { command, asked: Asked::Other("namespaces made") }).collect()
     }
 

@@ -139,7 +139,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
             "dead letters in frames",
         ],
     ),
-    (Checker::Halves, &["forwarded", "forwards refused", "acked by forwards alone"]),
+    (Checker::Halves, &["forwarded", "forwarded to exchanges", "forwards refused", "acked by forwards alone"]),
     (
         Checker::Order,
         &[

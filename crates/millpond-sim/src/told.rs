@@ -89,7 +89,8 @@ impl World {
             }
             (Asked::Receive(_), Reply::Received(leases)) => self.delivered(leases),
             (Asked::Finish { verb, leases }, Reply::Finished(outcomes)) => self.finished(*verb, leases, outcomes),
-            (Asked::Forward { leases, outputs }, Reply::Forwarded { finished, published }) => {
+            (Asked::Forward { leases, outputs }, Reply::Forwarded { finished, published, topics }) => {
+                self.sights.saw_many("forwarded to exchanges", topics.len() as u64);
                 self.forwarded(leases, outputs, finished, published)
             }
             (Asked::Cancel(id), Reply::Done) => self.ended(*id),

@@ -1,7 +1,9 @@
 //! Faults between those who ask and the core: what becomes of a command.
 
 use bytes::Bytes;
-use millpond_core::command::{Attach, Command, Finish, FinishVerb, Forward, Receive, SessionBegin, Ticket, Which};
+use millpond_core::command::{
+    Attach, Command, Finish, FinishVerb, Forward, Receive, Route, SessionBegin, Ticket, Which,
+};
 use millpond_types::{
     Coalesce, DedupWindow, Dispatch, Filter, GroupKind, MessageId, Millis, OfficeTerms, Overflow, Overrides,
     PausedTopics, Policy, Priority, Quotas, Rate, Retention, Retry, Rule, Rules, Sequence, Start, TopicName,
@@ -92,9 +94,11 @@ impl Canary {
                 Command::Finish(Finish { verb, receipts, confirm, namespace })
             }
             (Canary::Halves, Command::Forward(forward)) => Command::Publish(forward.publish),
-            (Canary::LostHalves, Command::Forward(Forward { receipts, .. })) => {
-                Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true, namespace: None })
-            }
+            (Canary::Halves, Command::Route(route)) => Command::Route(Route { receipts: None, ..route }),
+            (
+                Canary::LostHalves,
+                Command::Forward(Forward { receipts, .. }) | Command::Route(Route { receipts: Some(receipts), .. }),
+            ) => Command::Finish(Finish { verb: FinishVerb::Ack, receipts, confirm: true, namespace: None }),
             (_, Command::NamespaceSet { name, policy, rules, based_on }) => {
                 let own = |rule: &Rule| {
                     let policy = self.misreads(rule.overrides.over(&policy));

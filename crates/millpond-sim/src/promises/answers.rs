@@ -1,7 +1,7 @@
 //! What clients are told: each answer is held against the model as it is when the answer is made, and each turn's deliveries
 //! when everything was dispatched.
 
-use millpond_core::command::{Command, Publish, Ticket};
+use millpond_core::command::{Command, Publish, Route, Ticket};
 use millpond_core::output::{Output, Reply};
 use millpond_core::{Decision, Now};
 use millpond_types::TopicName;
@@ -30,6 +30,8 @@ enum Expected {
     /// Of a session's batch, and where it has to go if it is routed.
     Session(sessions::Known, Option<routes::Routed>),
     Finished(receipts::Receipts),
+    /// Of a forward to an exchange.
+    Forwarded(receipts::Receipts, routes::Routed),
 }
 
 impl Promises {
@@ -43,6 +45,10 @@ impl Promises {
         self.carried_out.asks(ticket, command, &self.model, self.told);
         self.whereabouts.asks();
         let expected = match command {
+            Command::Route(route @ Route { receipts: Some(receipts), .. }) => {
+                let routed = routes::Routed::by(&self.model, route);
+                Expected::Forwarded(receipts::Receipts::of(&self.model, receipts), routed)
+            }
             Command::Route(route) if route.publish.producer.is_none() => {
                 Expected::Routed(routes::Routed::by(&self.model, route))
             }
@@ -113,6 +119,10 @@ impl Promises {
                 routed.check(reply, &asking.stored, sights)
             }
             (command, Expected::Finished(receipts), Some(reply)) => receipts.check(command, reply, sights),
+            (command, Expected::Forwarded(receipts, routed), Some(reply)) => {
+                receipts.check(command, reply, sights)?;
+                routed.check(reply, &asking.stored, sights)
+            }
             (Command::Publish(publish), _, Some(Reply::Published { outcomes, .. })) => {
                 dedup::told(publish, outcomes, model, (self.hash_key, now.wall), sights)?;
                 coalescing::told(outcomes, model, sights)

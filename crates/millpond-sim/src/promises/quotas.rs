@@ -57,7 +57,7 @@ impl Uses {
     pub fn told(&self, command: &Command, reply: &Reply, sights: &mut Sights) -> Kept {
         let Some(outcomes) = outcomes(reply) else { return Ok(()) };
         let messages: Vec<_> = match (command, reply) {
-            (Command::Route(route), Reply::Published { topics, .. }) => {
+            (Command::Route(route), Reply::Published { topics, .. } | Reply::Forwarded { topics, .. }) => {
                 let bytes = sizes_of(&route.message.block).sum();
                 topics.iter().map(|topic| (topic, bytes)).collect()
             }

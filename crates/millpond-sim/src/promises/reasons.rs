@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use millpond_core::command::{Command, DeadWhich, Ticket, TopicRef, Which};
+use millpond_core::command::{Command, DeadWhich, Forward, ReceiptRun, Route, Ticket, TopicRef, Which};
 use millpond_core::fact::{DeadReason, Fact, GroupNumber, Letter, Victims};
 use millpond_core::output::Output;
 use millpond_types::{EndReason, GroupName, LeaseNumber, MessageId, NamespaceName, Overflow, Priority, Sequence};
@@ -137,7 +137,7 @@ impl Reasons {
 
     fn is_forwarded(&self, key: TopicKey, lease: LeaseNumber) -> bool {
         let mut open = self.open.values();
-        open.any(|command| matches!(command, Command::Forward(forward) if is_named(&forward.receipts, key, lease)))
+        open.any(|command| receipts_of(command).is_some_and(|receipts| is_named(receipts, key, lease)))
     }
 
     /// Whether somebody wants a dead letter to be purged or redriven.
@@ -159,4 +159,14 @@ impl Reasons {
 
 fn is_of(model: &Model, group: GroupNumber, namespace: &NamespaceName, name: &GroupName) -> bool {
     model.home(group).name == *namespace && model.groups[&group].name == *name
+}
+
+/// What a forward acks.
+fn receipts_of(command: &Command) -> Option<&[ReceiptRun]> {
+    match command {
+        Command::Forward(Forward { receipts, .. }) | Command::Route(Route { receipts: Some(receipts), .. }) => {
+            Some(receipts)
+        }
+        _ => None,
+    }
 }

@@ -2,7 +2,7 @@
 //! messages, of bytes or of topics. Where the oldest give way to what comes, as many have given way as have to before anything
 //! else happens, and a quota counts them still. Left out is what makes room by taking a place or by being forwarded.
 
-use millpond_core::command::Command;
+use millpond_core::command::{Command, Route};
 use millpond_core::fact::{Fact, GroupNumber};
 use millpond_types::{Coalesce, EndReason, Overflow, Priority, Quotas, Sequence};
 
@@ -99,11 +99,16 @@ pub fn published(model: &Model, fact: &Fact, asked: Option<&Command>, sights: &m
                 return Err(Violation::room(format!("{waiting} messages of {} wait, and {most} may", found.name)));
             }
         }
-        if matches!(asked, Some(Command::Publish(_) | Command::Route(_))) {
+        if asked.is_some_and(is_publish) {
             within(model, *group, (count as u64, bytes), sights)?;
         }
     }
     Ok(())
+}
+
+/// Whether it publishes and acks nothing.
+fn is_publish(command: &Command) -> bool {
+    matches!(command, Command::Publish(_) | Command::Route(Route { receipts: None, .. }))
 }
 
 /// Whether a group may hold so many messages, and bytes, more.
@@ -129,9 +134,10 @@ fn within(model: &Model, group: GroupNumber, (count, more): (u64, u64), sights: 
 
 /// A topic is about to come into being for what is published.
 pub fn created(model: &Model, fact: &Fact, asked: Option<&Command>, sights: &mut Sights) -> Kept {
-    let (Fact::TopicCreated { group, name, .. }, Some(Command::Publish(_) | Command::Route(_))) = (fact, asked) else {
+    let Fact::TopicCreated { group, name, .. } = fact else { return Ok(()) };
+    if !asked.is_some_and(is_publish) {
         return Ok(());
-    };
+    }
     let Some(most) = model.home(*group).policy.quotas.topics else { return Ok(()) };
     let held = model.topics_of(*group).count() as u64 + 1;
     sights.saw_many("as many topics as a quota lets", u64::from(held == most));

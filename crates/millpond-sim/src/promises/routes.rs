@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use millpond_core::command::Route;
 use millpond_core::output::Reply;
 use millpond_types::block;
-use millpond_types::{Condition, ExchangeKind, KEY_PLACE, PublishOutcome, RoutingKey, TopicName, Unroutable};
+use millpond_types::{
+    Condition, ExchangeKind, FinishOutcome, KEY_PLACE, OutcomeRun, PublishOutcome, RoutingKey, TopicName, Unroutable,
+};
 
 use super::Kept;
 use crate::model::Model;
@@ -42,13 +44,15 @@ impl Routed {
             let topics = &self.topics;
             Err(Violation::routes(format!("{what}: it leads to {topics:?}, stored is {stored:?}, told {reply:?}")))
         };
+        let is_acked =
+            |finished: &[OutcomeRun<FinishOutcome>]| finished.iter().all(|run| run.outcome == FinishOutcome::Done);
         let (outcomes, named) = match reply {
-            Reply::Published { outcomes, topics, .. } => {
-                (outcomes.iter().flat_map(|run| (0..run.count).map(|_| &run.outcome)), topics)
-            }
+            Reply::Published { outcomes, topics, .. } => (outcomes, topics),
+            Reply::Forwarded { finished, published, topics } if is_acked(finished) => (published, topics),
             _ if stored.is_empty() => return Ok(()),
             _ => return wrong("a refused message is stored"),
         };
+        let outcomes = outcomes.iter().flat_map(|run| (0..run.count).map(|_| &run.outcome));
         let outcomes: Vec<&PublishOutcome> = outcomes.collect();
         let refused = outcomes.iter().filter(|outcome| matches!(outcome, PublishOutcome::Refused { .. })).count();
         let Some(topics) = &self.topics else { return wrong("an exchange that is not there has an answer") };

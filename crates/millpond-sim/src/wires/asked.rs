@@ -87,7 +87,9 @@ fn as_compared(command: &Command) -> Cow<'_, Command> {
         Command::Route(route) => {
             let Publish { namespace, producer, level, .. } = route.publish.clone();
             let at = (route.exchange.clone(), route.key.clone());
-            Cow::Owned(Command::Route(Route::new(namespace, at, route.message.clone(), producer, level)))
+            let receipts = route.receipts.clone();
+            let asked = Route { receipts, ..Route::new(namespace, at, route.message.clone(), producer, level) };
+            Cow::Owned(Command::Route(asked))
         }
         Command::Attach(attach) => Cow::Owned(Command::Attach(Attach { messages: 0, bytes: 0, ..attach.clone() })),
         Command::SessionBegin(begin) => {

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use millpond_core::command::{self, Command, ReceiptRun};
 use millpond_core::dedup_hash;
 use millpond_protocol::{
-    Attach, DeadWhich, Finish, FinishVerb, Forward, Level, Listing, LookWhich, ProducerBatch, Publish, PublishRun,
-    Receive, Request as Frame, Route, TopicRef, Which,
+    Attach, DeadWhich, Finish, FinishVerb, Forward, ForwardRoute, Level, Listing, LookWhich, ProducerBatch, Publish,
+    PublishRun, Receive, Request as Frame, Route, TopicRef, Which,
 };
 use millpond_types::{Millis, Receipt};
 
@@ -22,9 +22,13 @@ pub fn frame(command: Command, hash_key: [u64; 2]) -> Frame {
             let (producer, level) = (producer.map(batch), level(asked));
             Frame::Publish(Publish { namespace, level, producer, runs: runs.into_iter().map(run).collect() })
         }
-        Command::Route(command::Route { publish, exchange, key, message, .. }) => {
+        Command::Route(command::Route { receipts, publish, exchange, key, message, .. }) => {
             let command::Publish { namespace, producer, level: asked, .. } = publish;
             let command::Routed { priority, delay, ttl, block, .. } = message;
+            if let Some(receipts) = receipts.map(pairs) {
+                let route = ForwardRoute { receipts, namespace, exchange, key, priority, delay, ttl, block };
+                return Frame::ForwardRoute(route);
+            }
             let (producer, level) = (producer.map(batch), level(asked));
             Frame::Route(Route { namespace, level, producer, exchange, key, priority, delay, ttl, block })
         }

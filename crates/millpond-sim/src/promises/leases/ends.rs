@@ -1,6 +1,6 @@
 //! How leases end: by a verb that names them, with a run, when their time is over, or with what they are of.
 
-use millpond_core::command::{Command, Finish, FinishVerb};
+use millpond_core::command::{Command, Finish, FinishVerb, Forward, Route};
 use millpond_core::fact::{DeadReason, Fact, Victims};
 use millpond_types::{LeaseNumber, SessionId};
 
@@ -71,7 +71,9 @@ impl Leases {
                     false => gives_back && is_rest,
                 }
             }
-            Some(Command::Forward(forward)) => end == End::Acked && is_named(&forward.receipts, key, lease),
+            Some(
+                Command::Forward(Forward { receipts, .. }) | Command::Route(Route { receipts: Some(receipts), .. }),
+            ) => end == End::Acked && is_named(receipts, key, lease),
             Some(Command::WithdrawRequest { .. }) => comes_back,
             Some(Command::SessionBegin(begin)) => {
                 is_rest || comes_back && holder == begin.session && !is_named(&begin.held, key, lease)
