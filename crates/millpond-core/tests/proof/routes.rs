@@ -8,7 +8,7 @@ use millpond_core::command::{Command, Level};
 use millpond_core::output::{Notice, Output, Reply};
 use millpond_core::page::Page;
 use millpond_core::routing::Exchange;
-use millpond_types::{NamespaceName, PublishOutcome};
+use millpond_types::{FinishOutcome, NamespaceName, PublishOutcome, Receipt};
 use proptest::prelude::*;
 
 use crate::ask::{answers, asked, say};
@@ -25,6 +25,8 @@ enum Op {
     Bind(usize, usize),
     Unbind(usize, usize),
     Route(usize),
+    /// The same with an input that is acked.
+    Forward(usize),
     /// The edge hears of all changes so far.
     Follow,
     Leave,
@@ -38,6 +40,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => binding().prop_map(|(pattern, target)| Op::Bind(pattern, target)),
         2 => binding().prop_map(|(pattern, target)| Op::Unbind(pattern, target)),
         6 => (0..KEYS.len()).prop_map(Op::Route),
+        3 => (0..KEYS.len()).prop_map(Op::Forward),
         2 => Just(Op::Follow),
         1 => Just(Op::Leave),
         1 => Just(Op::Checkpoint),
@@ -50,7 +53,8 @@ proptest! {
 
     #[test]
     fn a_message_goes_where_the_bindings_lead(ops in proptest::collection::vec(op(), 1..60)) {
-        let mut world = World { shell: Shell::new(), edge: None, bindings: BTreeSet::new(), held: BTreeMap::new() };
+        let (shell, bindings, held) = (Shell::new(), BTreeSet::new(), BTreeMap::new());
+        let mut world = World { shell, edge: None, bindings, input: None, held };
         assert_eq!(world.say("exchange events kind=topic unroutable=drop"), Reply::Done);
         for op in ops {
             world.carry_out(&op);
@@ -67,6 +71,8 @@ struct World {
     /// The exchange as the edge knows it.
     edge: Option<Arc<Exchange>>,
     bindings: BTreeSet<(usize, usize)>,
+    /// Of the last message that came of a receive.
+    input: Option<Receipt>,
     /// Messages by topic.
     held: BTreeMap<String, u64>,
 }
@@ -84,7 +90,13 @@ impl World {
                 let line = format!("unbind events {} key={}", TARGETS[target], PATTERNS[pattern]);
                 assert_eq!(self.say(&line), Reply::Count(was_there.into()));
             }
-            Op::Route(key) => self.route(KEYS[key]),
+            Op::Route(key) => self.route(KEYS[key], &format!("route events m key={}", KEYS[key])),
+            Op::Forward(key) => {
+                self.say("publish in x");
+                let Reply::Received(leases) = self.say("receive in wait=1s") else { panic!("it waits for its input") };
+                self.input = Some(leases[0].receipt);
+                self.route(KEYS[key], &format!("forward x -> route events m key={}", KEYS[key]));
+            }
             Op::Follow => {
                 for notice in self.shell.notices.drain(..) {
                     if let Notice::Exchange { exchange, .. } = notice {
@@ -98,15 +110,20 @@ impl World {
         }
     }
 
-    fn route(&mut self, key: &str) {
+    fn route(&mut self, key: &str, line: &str) {
         let words: Vec<&str> = key.split('.').filter(|_| !key.is_empty()).collect();
         let taken = self.bindings.iter().filter(|(pattern, _)| {
             let pattern: Vec<&str> = PATTERNS[*pattern].split('.').collect();
             takes(&pattern, &words)
         });
         let targets: BTreeSet<String> = taken.map(|(_, target)| TARGETS[*target].replace("{key}", key)).collect();
-        let Reply::Published { outcomes, .. } = self.say(&format!("route events m key={key}")) else {
-            panic!("a publish is decided")
+        let outcomes = match self.say(line) {
+            Reply::Published { outcomes, .. } => outcomes,
+            Reply::Forwarded { finished, published, .. } => {
+                assert_eq!(finished[0].outcome, FinishOutcome::Done);
+                published
+            }
+            other => panic!("a publish is decided: {other:?}"),
         };
         let stored = outcomes.iter().map(|run| {
             assert!(matches!(run.outcome, PublishOutcome::Queued { .. }), "{run:?}");
@@ -118,6 +135,7 @@ impl World {
 
     fn say(&mut self, text: &str) -> Reply {
         let mut names = Names::default();
+        names.receipts.insert("x".into(), self.input.into_iter().collect());
         if let Some(edge) = &self.edge {
             let events = "events".try_into().expect("a name");
             names.exchanges.insert((NamespaceName::default(), events), edge.clone());
