@@ -53,17 +53,20 @@ impl Core {
         let looked_up = core::mem::take(&mut self.looked_up);
         self.check_disk(producer, &looked_up, &runs)?;
         let acked = receipts.as_deref().unwrap_or_default();
-        let (finished, mut outcomes) = match refusal {
+        let (finished, outcomes) = match refusal {
             Some((code, detail)) => {
                 let refused = OutcomeRun { count: 1, outcome: PublishOutcome::Refused { code, detail } };
                 (self.try_acks(acked).0, Vec::from([refused]))
             }
-            None => self.all_or_nothing(namespace, acked, &runs, looked_up, log),
+            None => {
+                let (finished, mut outcomes) = self.all_or_nothing(namespace, acked, &runs, looked_up, log);
+                name_topics(&mut outcomes, &runs);
+                shorten(&mut outcomes);
+                (finished, outcomes)
+            }
         };
         let is_dropped = outcomes.is_empty() && !finished.iter().any(is_not_to_end);
         self.unroutable += u64::from(is_dropped);
-        name_topics(&mut outcomes, &runs);
-        shorten(&mut outcomes);
         self.note_batch(namespace, producer, &outcomes, log);
         let topics = runs.into_iter().map(|copy| copy.topic).collect();
         Ok(match receipts {
@@ -78,13 +81,11 @@ impl Core {
     }
 }
 
-/// Lets each refusal of copies say which topics it is of: who publishes to an exchange does not know them.
+/// Lets each refusal say which topics it is of: who publishes to an exchange does not know them.
 fn name_topics(outcomes: &mut Runs, copies: &[PublishRun]) {
     let mut copies = copies.iter();
     for run in outcomes {
-        // A message that has no copies is refused by itself.
-        let Some(first) = copies.next() else { return };
-        let others = run.count as usize - 1;
+        let (first, others) = (copies.next().expect("there is an outcome for each copy"), run.count as usize - 1);
         copies.by_ref().take(others).for_each(drop);
         if let PublishOutcome::Refused { detail, .. } = &mut run.outcome {
             let more = if others > 0 { format!(" and {others} more") } else { String::new() };
