@@ -6,7 +6,7 @@ use millpond_types::limits::RECEIVE_MESSAGES_MAX;
 use crate::Core;
 
 /// Messages leased in a turn, about: as many as a receive is given at most. They are so few that what was looked at to lease them is
-/// still near the processor when they are acked: about a megabyte, which is what a processor has for itself.
+/// still near the processor when they are acked; what more of them cost is in `docs/figures.md`.
 const MOST: u32 = RECEIVE_MESSAGES_MAX;
 
 pub(crate) struct Measure {

@@ -186,22 +186,11 @@ fn what_came_behind_a_message_that_is_found_its_way_anew_stays_behind_it() {
     fan_out(&broker, 2..3);
     connection.conversation.take_back_routed();
     assert_eq!(connection.conversation.routes[1].waiting().len(), 2, "both");
-    let begin = Instant::now();
-    let (mut said, mut decoder, mut topics) = (BytesMut::new(), Decoder::default(), None);
-    while topics.is_none() {
-        assert!(begin.elapsed() < Duration::from_secs(60));
-        connection.submit(ALL).unwrap();
-        let next = connection.say(Instant::now()).unwrap();
-        said.extend_from_slice(next);
-        let bytes = next.len();
-        connection.wrote(bytes, Instant::now());
-        while let Some(Incoming { frame, .. }) = decoder.next_response(&mut said).unwrap() {
-            if let Response::Routed { topics: found, .. } = frame {
-                topics = Some(found.len());
-            }
-        }
-    }
-    assert_eq!(topics, Some(3), "as the bindings were before its own");
+    let topics = answered(&mut connection, |frame| match frame {
+        Response::Routed { topics, .. } => Some(topics.len()),
+        _ => None,
+    });
+    assert_eq!(topics, 3, "as the bindings were before its own");
     drop(connection);
     broker.shutdown().unwrap();
 }
@@ -226,22 +215,13 @@ fn a_forward_to_an_exchange_waits_for_none_that_publish_to_one() {
     let mut bytes = Vec::new();
     encode_request(&Asked::ForwardRoute(forward), 6, &mut bytes);
     hear(&mut connection, BytesMut::from(&bytes[..]));
-    let begin = Instant::now();
-    let (mut said, mut decoder, mut told) = (BytesMut::new(), Decoder::default(), None);
-    while told.is_none() {
-        assert!(begin.elapsed() < Duration::from_secs(60));
-        connection.submit(ALL).unwrap();
-        let next = connection.say(Instant::now()).unwrap();
-        said.extend_from_slice(next);
-        let bytes = next.len();
-        connection.wrote(bytes, Instant::now());
-        while let Some(Incoming { frame, .. }) = decoder.next_response(&mut said).unwrap() {
-            if let Response::ForwardRouted { topics, finished, published } = frame {
-                told = Some((topics.len(), finished[0].outcome.clone(), published[0].count as usize));
-            }
+    let told = answered(&mut connection, |frame| match frame {
+        Response::ForwardRouted { topics, finished, published } => {
+            Some((topics.len(), finished[0].outcome.clone(), published[0].count as usize))
         }
-    }
-    assert_eq!(told, Some((BINDINGS_MAX, FinishOutcome::LeaseLost, BINDINGS_MAX)));
+        _ => None,
+    });
+    assert_eq!(told, (BINDINGS_MAX, FinishOutcome::LeaseLost, BINDINGS_MAX));
     assert_eq!(rooms.forwards.free(), free, "it had room of its own");
     assert_eq!(connection.conversation.routes[1].waiting().len(), 1, "the other one has none");
     drop((connection, taken));
@@ -295,6 +275,25 @@ fn make(broker: &Broker, exchange: &str, kind: ExchangeKind, bindings: impl Iter
     };
     let calls: Vec<_> = bindings.map(bind).collect();
     calls.into_iter().for_each(|call| drop(call.wait().unwrap()));
+}
+
+/// Lets a connection go on until it has an answer of some kind, and takes that.
+fn answered<T>(connection: &mut Connection, wanted: impl Fn(Response) -> Option<T>) -> T {
+    let begin = Instant::now();
+    let (mut said, mut decoder) = (BytesMut::new(), Decoder::default());
+    loop {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        connection.submit(ALL).unwrap();
+        let next = connection.say(Instant::now()).unwrap();
+        said.extend_from_slice(next);
+        let bytes = next.len();
+        connection.wrote(bytes, Instant::now());
+        while let Some(Incoming { frame, .. }) = decoder.next_response(&mut said).unwrap() {
+            if let Some(found) = wanted(frame) {
+                return found;
+            }
+        }
+    }
 }
 
 /// Messages, behind a hello.
