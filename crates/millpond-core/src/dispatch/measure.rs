@@ -9,10 +9,16 @@ use crate::Core;
 /// still near the processor when they are acked; what more of them cost is in `docs/figures.md`.
 const MOST: u32 = RECEIVE_MESSAGES_MAX;
 
+/// As many leases a message counts for that is leased to an attached consumer while somebody who asks for little waits. A receive is
+/// such a one itself, and is given as much as ever.
+const IN_HASTE: u32 = 16;
+
 pub(crate) struct Measure {
     /// How many are enough.
     most: u32,
-    /// How many this turn has leased.
+    /// As many each message for an attached consumer counts for.
+    weight: u32,
+    /// How many this turn has leased, by weight.
     leased: u32,
     /// Whether these were enough, and somebody with credit was left.
     pub(super) is_cut: bool,
@@ -20,7 +26,7 @@ pub(crate) struct Measure {
 
 impl Default for Measure {
     fn default() -> Measure {
-        Measure { most: MOST, leased: 0, is_cut: false }
+        Measure { most: MOST, weight: 1, leased: 0, is_cut: false }
     }
 }
 
@@ -30,11 +36,12 @@ impl Measure {
         (self.leased, self.is_cut) = (0, false);
     }
 
-    pub(super) fn add(&mut self, leased: u32) {
-        self.leased += leased;
+    pub(super) fn add(&mut self, leased: u32, is_attached: bool) {
+        let weight = if is_attached { self.weight } else { 1 };
+        self.leased = self.leased.saturating_add(leased.saturating_mul(weight));
     }
 
-    /// How many messages this turn has leased.
+    /// How many messages this turn has leased, by weight.
     pub(super) fn leased(&self) -> u32 {
         self.leased
     }
@@ -54,6 +61,11 @@ impl Core {
     pub fn set_leases_of_turn(&mut self, most: u32) {
         assert!(most > 0, "a turn leases something");
         self.dispatcher.measure.most = most;
+    }
+
+    /// Says whether somebody who asks for little waits for this turn: then it leases a sixteenth to attached consumers.
+    pub fn set_in_haste(&mut self, in_haste: bool) {
+        self.dispatcher.measure.weight = if in_haste { IN_HASTE } else { 1 };
     }
 
     /// Whether the next turn has to go on where this one has ended: it has leased enough, and there may be more for those who

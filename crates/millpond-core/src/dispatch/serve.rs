@@ -212,7 +212,8 @@ impl Core {
                 }
             }
             share = share.saturating_sub(served);
-            self.dispatcher.measure.add(served);
+            let is_attached = matches!(self.dispatcher.consumers[consumer as usize].kind, Kind::Attached { .. });
+            self.dispatcher.measure.add(served, is_attached);
             if manner.draws {
                 self.draw(turn.slot, served, log);
             }

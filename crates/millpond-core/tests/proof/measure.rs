@@ -121,6 +121,18 @@ fn of_groups_that_have_more_than_a_turn_leases_none_waits_for_another() {
 }
 
 #[test]
+fn consumers_are_given_little_in_a_turn_that_somebody_waits_for_and_a_receive_is_given_as_much_as_ever() {
+    let mut shell = holding(6 * MOST);
+    shell.core.set_in_haste(true);
+    assert_eq!(count(&tell(&mut shell, &[&format!("receive max={MOST}")]).0), MOST);
+    let (given, _) = tell(&mut shell, &["begin s1", &format!("attach s1.1 max={}", 2 * MOST)]);
+    assert_eq!(count(&given), MOST / 16);
+    assert!(shell.core.goes_on_at_once());
+    shell.core.set_in_haste(false);
+    assert_eq!(count(&tell(&mut shell, &[]).0), MOST);
+}
+
+#[test]
 fn what_is_left_to_the_next_turn_does_not_wait_for_a_read() {
     let mut bare: Bare = Bare::new();
     bare.submit(asked("publish b/1 m"));

@@ -256,6 +256,7 @@ impl<H: Host> Writer<H> {
     fn go_on_from_commands(&mut self) {
         let mut log = Counting { log: &mut self.appender, metrics: &self.common.metrics, host: &mut self.host };
         self.core.advance(&mut log);
+        self.core.set_in_haste(self.in_haste);
         self.core.dispatch(&mut log);
     }
 
