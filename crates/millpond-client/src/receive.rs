@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use millpond_protocol::{Receive, Request, Response};
-use millpond_types::{Filter, GroupName, NamespaceName, RequestId};
+use millpond_types::{Code, Filter, GroupName, NamespaceName, RequestId};
+use tokio::time::Instant;
 
 use crate::client::{Client, Repeat};
 use crate::delivery::Deliveries;
@@ -54,7 +55,8 @@ impl ReceiveOptions {
 }
 
 impl Client {
-    /// Leases messages once; empty if none was ready in time. The leases keep their deadline, whatever happens to this
+    /// Leases messages once; empty if none was ready in time. Where nothing of what was leased can be read, it is asked again for as
+    /// long as it waits. The leases keep their deadline, whatever happens to this
     /// client: they are extended by [`Client::extend`] alone. If the connection is lost it is asked again, under the same
     /// request id: a broker that has answered tells the same leases again within 30 s.
     ///
@@ -63,19 +65,30 @@ impl Client {
     /// leases end. After `Unconfirmed`, which is of messages that come at most once, they may be lost.
     pub async fn receive(&self, options: ReceiveOptions) -> Result<Deliveries> {
         let ReceiveOptions { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request } = options;
-        let (lease, wait_ms) = (lease.map(millis), millis(wait));
+        let (until, mut left) = (Instant::now() + wait, wait);
         let request = match request {
             _ if at_most_once => None,
             None => Some(RequestId(draw("a request")?)),
             named => named,
         };
         let repeat = if at_most_once { Repeat::Never } else { Repeat::Harmless };
-        let receive =
-            Receive { namespace, group, filter, messages, bytes, lease, wait: wait_ms, at_most_once, request };
-        match self.shared().call(Request::Receive(receive), repeat, wait).await? {
-            Response::Received(runs) => Deliveries::checked(runs, None)
-                .map_err(|detail| Error::Protocol { server: self.server().to_owned(), detail }),
-            other => Err(self.wrong_answer("receive", &other)),
+        let lease = lease.map(millis);
+        let mut receive =
+            Receive { namespace, group, filter, messages, bytes, lease, wait: millis(left), at_most_once, request };
+        loop {
+            receive.wait = millis(left);
+            match self.shared().call(Request::Receive(receive.clone()), repeat, left).await {
+                Ok(Response::Received(runs)) => {
+                    return Deliveries::checked(runs, None)
+                        .map_err(|detail| Error::Protocol { server: self.server().to_owned(), detail });
+                }
+                Ok(other) => return Err(self.wrong_answer("receive", &other)),
+                // Those leases have ended, so that the next ones are of others, or of what may be read by now.
+                Err(Error::Refused { code: Code::Unreadable, .. }) => {
+                    left = until.saturating_duration_since(Instant::now());
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 }

@@ -317,6 +317,28 @@ async fn what_was_being_finished_on_a_lost_connection_is_held_no_more() {
 }
 
 #[tokio::test]
+async fn a_receive_of_which_nothing_can_be_read_is_asked_again_for_as_long_as_it_waits() {
+    let peer = Peer::new().await;
+    let (client, mut connection) = peer.client().await;
+    let options = ReceiveOptions { wait: Duration::from_secs(60), ..ReceiveOptions::new(namespace()) };
+    let (received, ()) = tokio::join!(client.receive(options), async {
+        let mut before = Millis::seconds(61);
+        for _ in 0..3 {
+            let incoming = connection.next().await;
+            let Request::Receive(receive) = &incoming.frame else { panic!("{incoming:?}") };
+            assert!(receive.wait < before, "no longer than what is left of it");
+            before = receive.wait;
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            let refused = Response::Error { code: Code::Unreadable, detail: "damaged".to_owned() };
+            connection.reply(incoming.correlation, refused).await;
+        }
+        let incoming = connection.next().await;
+        connection.reply(incoming.correlation, Response::Received(vec![leased(1, &["a"])])).await;
+    });
+    assert_eq!(received.unwrap().next().unwrap().body, "a");
+}
+
+#[tokio::test]
 async fn a_receive_waits_beyond_the_request_timeout() {
     let peer = Peer::new().await;
     let options = millpond_client::ClientOptions { request_timeout: Duration::from_millis(40), ..peer.options() };

@@ -31,6 +31,9 @@ const WAITING_READS: usize = 1_000_000;
 /// The reason of a failure that is the disk's: the next attempt may succeed.
 const UNREADABLE: &str = "unreadable: the disk could not be read";
 
+/// What a receive is told of which nothing can be read. It is not told of nothing: it would take the topics for empty.
+pub(crate) const NONE_READABLE: &str = "nothing of what was leased could be read: what is damaged is a dead letter, the rest comes again; receive again, for others may be ready";
+
 /// What has to be read.
 pub(crate) enum Unread {
     /// Leased messages.
@@ -43,8 +46,10 @@ pub(crate) enum Unread {
 
 /// The same, read.
 pub(crate) enum Read {
-    /// Without the messages that are damaged.
+    /// Leased messages, those that cannot be read left out; there are some, or none were leased.
     Leases(Vec<frame::LeasedRun>),
+    /// None of the leased messages can be read.
+    NoLeases,
     /// A message that cannot be read has an empty block, and so have those behind what fits a frame.
     Messages(Vec<MessageView>),
     /// A message that cannot be read has an empty block.
@@ -162,7 +167,7 @@ impl Source {
                 let extents: Vec<Extent> = runs.iter().map(|run| run.extent).collect();
                 let blocks = self.reader.read_all(&extents);
                 runs.into_iter().zip(blocks).for_each(|(run, block)| self.take_run(run, block, &mut whole));
-                Read::Leases(whole)
+                if whole.is_empty() { Read::NoLeases } else { Read::Leases(whole) }
             }
             Unread::Messages(rows) => {
                 let envelopes: usize = rows.iter().map(|found| found.row.frame_bytes()).sum();

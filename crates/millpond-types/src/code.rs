@@ -38,6 +38,7 @@ pub enum Code {
     Stopping = 50,
     StorageFailed = 51,
     Overloaded = 52,
+    Unreadable = 53,
     QuotaExceeded = 65,
     ExchangeUnknown = 66,
     ExchangeExists = 67,
@@ -59,7 +60,7 @@ pub enum Advice {
 
 impl Code {
     /// Every code, in the order of their numbers.
-    pub const ALL: [Code; 38] = [
+    pub const ALL: [Code; 39] = [
         Code::Malformed,
         Code::UnsupportedVersion,
         Code::FrameTooLarge,
@@ -92,6 +93,7 @@ impl Code {
         Code::Stopping,
         Code::StorageFailed,
         Code::Overloaded,
+        Code::Unreadable,
         Code::QuotaExceeded,
         Code::ExchangeUnknown,
         Code::ExchangeExists,
@@ -172,6 +174,11 @@ impl Code {
             Code::Stopping => ("stopping", Retry, "the broker is shutting down"),
             Code::StorageFailed => ("storage_failed", Report, "a write or a sync failed; the broker has stopped"),
             Code::Overloaded => ("overloaded", Retry, "the broker has as much to do as it may hold"),
+            Code::Unreadable => (
+                "unreadable",
+                Retry,
+                "nothing of what a receive was leased can be read: it is a dead letter, or comes again",
+            ),
             Code::QuotaExceeded => ("quota_exceeded", Retry, "the namespace holds as much as its policy lets it"),
             Code::ExchangeUnknown => ("exchange_unknown", Fix, "the namespace has no exchange of this name"),
             Code::ExchangeExists => ("exchange_exists", Fix, "the namespace has an exchange of this name already"),

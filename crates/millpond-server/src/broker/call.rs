@@ -7,7 +7,7 @@ use millpond_core::command::Command;
 use millpond_core::output::Reply;
 use millpond_types::Code;
 
-use crate::bodies::{Bodies, Read, Unread};
+use crate::bodies::{Bodies, NONE_READABLE, Read, Unread};
 use crate::update_queue::{Gone, Pending, Submitter};
 use crate::writer::{FINISHING, Request};
 
@@ -52,6 +52,12 @@ pub enum CallError {
     /// The broker failed or was shut down before it answered: whether the command was carried out is not known.
     #[error("the broker ended before it answered; whether the command was carried out is not known")]
     Unknown,
+}
+
+impl CallError {
+    pub(super) fn unreadable() -> CallError {
+        CallError::Refused { code: Code::Unreadable, detail: NONE_READABLE.to_owned() }
+    }
 }
 
 impl<T> Call<T> {

@@ -92,3 +92,31 @@ fn a_broker_that_stops_says_which_file_of_the_checkpoint_could_not_be_written() 
     let code = Broker::run_on(&mut serve(&place), directory).stop().0;
     assert_eq!(code, Some(0));
 }
+
+#[test]
+fn what_is_damaged_does_not_end_a_receive_for_which_there_is_more() {
+    const DAMAGED: usize = 20;
+    let broker = Broker::start();
+    let lines: String = (0..DAMAGED).map(|number| format!("to be damaged {number}\n")).collect();
+    broker.call_with(&["publish", "default/a", "--lines"], lines.as_bytes()).ok();
+    broker.ok(&["publish", "default/a", "whole"]);
+    // What lies behind the checkpoint is verified at the start.
+    fill(&broker, 1);
+    let (_, directory) = broker.stop();
+    let mut damaged = 0;
+    for file in std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().path()) {
+        if file.extension().is_some_and(|extension| extension == "journal") {
+            let mut bytes = std::fs::read(&file).unwrap();
+            while let Some(at) = bytes.windows(13).position(|window| window == b"to be damaged") {
+                bytes[at] = b'T';
+                damaged += 1;
+            }
+            std::fs::write(&file, bytes).unwrap();
+        }
+    }
+    assert_eq!(damaged, DAMAGED);
+    let broker = Broker::start_on(directory);
+    let received = broker.json(&["receive", "default/a"]);
+    assert_eq!((received.len(), &received[0]["body"]), (1, &"whole".into()));
+    assert_eq!(broker.json(&["dead", "list", "default", "--limit", "100", "--output", "json"]).len(), DAMAGED);
+}
