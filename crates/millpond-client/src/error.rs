@@ -22,7 +22,8 @@ pub enum Error {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// The broker did nothing of what was asked.
+    /// The broker did nothing of what was asked; but of a receive that is refused as [`Code::Damaged`] or [`Code::Unreadable`] the
+    /// leases have ended.
     #[error("refused by the broker ({}): {detail}", code.name())]
     Refused {
         /// Why; [`Code::advice`] says whether to retry, to change the request or to look at the broker.

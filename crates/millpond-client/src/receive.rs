@@ -55,17 +55,19 @@ impl ReceiveOptions {
 }
 
 impl Client {
-    /// Leases messages once; empty if none was ready in time. Where nothing of what was leased can be read, it is asked again for as
-    /// long as it waits. The leases keep their deadline, whatever happens to this
+    /// Leases messages once; empty if none was ready in time. Where all that was leased is damaged, the broker is asked again, for
+    /// as long as this waits and `request_timeout` beyond it. The leases keep their deadline, whatever happens to this
     /// client: they are extended by [`Client::extend`] alone. If the connection is lost it is asked again, under the same
     /// request id: a broker that has answered tells the same leases again within 30 s.
     ///
     /// # Errors
-    /// After `Timeout`, or when this is cancelled, messages may be leased that nobody knows of: they come again when their
+    /// `Refused` as `unreadable` where the disk does not give what was leased, and as `damaged` where all of it is and was to come
+    /// at most once, or the time is over. After `Timeout`, or when this is cancelled, messages may be leased that nobody knows of: they come again when their
     /// leases end. After `Unconfirmed`, which is of messages that come at most once, they may be lost.
     pub async fn receive(&self, options: ReceiveOptions) -> Result<Deliveries> {
         let ReceiveOptions { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request } = options;
         let (until, mut left) = (Instant::now() + wait, wait);
+        let last = until + self.shared().options.request_timeout;
         let request = match request {
             _ if at_most_once => None,
             None => Some(RequestId(draw("a request")?)),
@@ -83,8 +85,8 @@ impl Client {
                         .map_err(|detail| Error::Protocol { server: self.server().to_owned(), detail });
                 }
                 Ok(other) => return Err(self.wrong_answer("receive", &other)),
-                // Those leases have ended, so that the next ones are of others, or of what may be read by now.
-                Err(Error::Refused { code: Code::Unreadable, .. }) => {
+                // Those leases have ended, and the next ones are of others. Not where messages end as they are leased: all would.
+                Err(Error::Refused { code: Code::Damaged, .. }) if !at_most_once && Instant::now() < last => {
                     left = until.saturating_duration_since(Instant::now());
                 }
                 Err(error) => return Err(error),

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_client::{
-    Code, Error, Event, FinishOutcome, FinishVerb, Message, Millis, OutcomeRun, Receipts, ReceiveOptions, Subscription,
+    ClientOptions, Code, Error, Event, FinishOutcome, FinishVerb, Message, Millis, OutcomeRun, Receipts,
+    ReceiveOptions, Subscription,
 };
 use millpond_protocol::{Request, Response};
 use millpond_types::SessionId;
@@ -316,8 +317,12 @@ async fn what_was_being_finished_on_a_lost_connection_is_held_no_more() {
     assert!(!client.is_current(&receipt(1)));
 }
 
+fn damaged() -> Response {
+    Response::Error { code: Code::Damaged, detail: "all of it".to_owned() }
+}
+
 #[tokio::test]
-async fn a_receive_of_which_nothing_can_be_read_is_asked_again_for_as_long_as_it_waits() {
+async fn a_receive_of_which_all_is_damaged_is_asked_again_until_its_time_is_over() {
     let peer = Peer::new().await;
     let (client, mut connection) = peer.client().await;
     let options = ReceiveOptions { wait: Duration::from_secs(60), ..ReceiveOptions::new(namespace()) };
@@ -329,19 +334,49 @@ async fn a_receive_of_which_nothing_can_be_read_is_asked_again_for_as_long_as_it
             assert!(receive.wait < before, "no longer than what is left of it");
             before = receive.wait;
             tokio::time::sleep(Duration::from_millis(3)).await;
-            let refused = Response::Error { code: Code::Unreadable, detail: "damaged".to_owned() };
-            connection.reply(incoming.correlation, refused).await;
+            connection.reply(incoming.correlation, damaged()).await;
         }
         let incoming = connection.next().await;
         connection.reply(incoming.correlation, Response::Received(vec![leased(1, &["a"])])).await;
     });
     assert_eq!(received.unwrap().next().unwrap().body, "a");
+
+    let options = ClientOptions { request_timeout: Duration::from_millis(40), ..peer.options() };
+    let (client, mut connection) = peer.client_with(options).await;
+    let told = tokio::select! {
+        received = client.receive(ReceiveOptions::new(namespace())) => received.unwrap_err(),
+        () = async {
+            loop {
+                let incoming = connection.next().await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                connection.reply(incoming.correlation, damaged()).await;
+            }
+        } => unreachable!("it is refused for ever"),
+    };
+    assert!(matches!(told, Error::Refused { code: Code::Damaged, .. }), "{told}");
+}
+
+#[tokio::test]
+async fn whoever_receives_at_most_once_or_from_a_disk_that_gives_nothing_is_told() {
+    let peer = Peer::new().await;
+    let (client, mut connection) = peer.client().await;
+    let refused = |code| Response::Error { code, detail: String::new() };
+    for (at_most_once, code) in [(true, Code::Damaged), (false, Code::Unreadable), (true, Code::Unreadable)] {
+        let wait = Duration::from_secs(60);
+        let options = ReceiveOptions { wait, at_most_once, ..ReceiveOptions::new(namespace()) };
+        let (received, ()) = tokio::join!(client.receive(options), async {
+            let incoming = connection.next().await;
+            connection.reply(incoming.correlation, refused(code)).await;
+        });
+        let told = received.unwrap_err();
+        assert!(matches!(&told, Error::Refused { code: why, .. } if *why == code), "{told}");
+    }
 }
 
 #[tokio::test]
 async fn a_receive_waits_beyond_the_request_timeout() {
     let peer = Peer::new().await;
-    let options = millpond_client::ClientOptions { request_timeout: Duration::from_millis(40), ..peer.options() };
+    let options = ClientOptions { request_timeout: Duration::from_millis(40), ..peer.options() };
     let (client, mut connection) = peer.client_with(options).await;
     let receive = |wait| ReceiveOptions { wait, ..ReceiveOptions::new(namespace()) };
     let (received, ()) = tokio::join!(client.receive(receive(Duration::from_secs(60))), async {

@@ -268,8 +268,8 @@ impl Core {
             || !self.state.sweeps.is_empty()
             || !self.state.touched.is_empty()
             || self.has_rationed_to_look_at()
-            || self.is_held_at_hand()
             || self.goes_on_at_once()
+            || self.is_held_at_hand()
         {
             return Some(Millis::ZERO);
         }

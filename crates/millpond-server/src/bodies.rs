@@ -14,7 +14,7 @@ use millpond_core::output::{Extent, Found, LeasedRun, Reply};
 use millpond_protocol as frame;
 use millpond_storage::{ReadError, Reader};
 use millpond_types::limits::PAGE_BYTES_MAX;
-use millpond_types::{DeadView, MessageView, Millis, Receipt};
+use millpond_types::{Code, DeadView, MessageView, Millis, Receipt};
 
 use crate::convert::response as convert;
 use crate::lines::may_say;
@@ -31,8 +31,9 @@ const WAITING_READS: usize = 1_000_000;
 /// The reason of a failure that is the disk's: the next attempt may succeed.
 const UNREADABLE: &str = "unreadable: the disk could not be read";
 
-/// What a receive is told of which nothing can be read. It is not told of nothing: it would take the topics for empty.
-pub(crate) const NONE_READABLE: &str = "nothing of what was leased could be read: what is damaged is a dead letter, the rest comes again; receive again, for others may be ready";
+/// What a receive is told of which nothing can be told. It is not told of nothing: it would take the topics for empty.
+const DAMAGED: &str = "what is damaged has become dead letters, and what was moved as it was read comes again, unless it was to come at most once; receive again, for others may be ready";
+const NOT_GIVEN: &str = "the disk did not give what was leased: it has failed, and comes again as the policy says, unless it was to come at most once; the broker's log names the file";
 
 /// What has to be read.
 pub(crate) enum Unread {
@@ -48,8 +49,8 @@ pub(crate) enum Unread {
 pub(crate) enum Read {
     /// Leased messages, those that cannot be read left out; there are some, or none were leased.
     Leases(Vec<frame::LeasedRun>),
-    /// None of the leased messages can be read.
-    NoLeases,
+    /// None of the leased messages can be told: why, and in words.
+    NoLeases(Code, &'static str),
     /// A message that cannot be read has an empty block, and so have those behind what fits a frame.
     Messages(Vec<MessageView>),
     /// A message that cannot be read has an empty block.
@@ -163,11 +164,17 @@ impl Source {
     fn read(&self, unread: Unread) -> Read {
         match unread {
             Unread::Leases(runs) => {
-                let mut whole = Vec::with_capacity(runs.len());
+                let (mut whole, mut has_failed) = (Vec::with_capacity(runs.len()), false);
                 let extents: Vec<Extent> = runs.iter().map(|run| run.extent).collect();
                 let blocks = self.reader.read_all(&extents);
-                runs.into_iter().zip(blocks).for_each(|(run, block)| self.take_run(run, block, &mut whole));
-                if whole.is_empty() { Read::NoLeases } else { Read::Leases(whole) }
+                for (run, block) in runs.into_iter().zip(blocks) {
+                    has_failed |= self.take_run(run, block, &mut whole);
+                }
+                match (whole.is_empty(), has_failed) {
+                    (false, _) => Read::Leases(whole),
+                    (true, false) => Read::NoLeases(Code::Damaged, DAMAGED),
+                    (true, true) => Read::NoLeases(Code::Unreadable, NOT_GIVEN),
+                }
             }
             Unread::Messages(rows) => {
                 let envelopes: usize = rows.iter().map(|found| found.row.frame_bytes()).sum();
@@ -189,27 +196,34 @@ impl Source {
         }
     }
 
-    /// Takes a run as it was read, and if a message of it is damaged, reads each message on its own.
-    fn take_run(&self, run: LeasedRun, read: Result<Bytes, ReadError>, whole: &mut Vec<frame::LeasedRun>) {
-        match read {
-            Ok(block) => whole.push(convert::leased(run, block)),
-            Err(error) if run.count == 1 => {
-                self.report(&error);
-                match error {
-                    ReadError::Damaged { .. } => self.end(run.receipt, FinishVerb::Damaged),
-                    ReadError::Io { .. } => {
-                        self.end(run.receipt, FinishVerb::Fail { delay: None, reason: UNREADABLE.into() })
-                    }
-                    // It has ended, and then so has its lease; or it was moved, and is delivered again from where it lies.
-                    ReadError::Gone(_) => self.end(run.receipt, FinishVerb::Release { delay: Millis::ZERO }),
-                }
+    /// Takes a run as it was read, and if a message of it cannot be told, reads each message on its own. Whether the disk did not
+    /// give one.
+    fn take_run(&self, run: LeasedRun, read: Result<Bytes, ReadError>, whole: &mut Vec<frame::LeasedRun>) -> bool {
+        let error = match read {
+            Ok(block) => {
+                whole.push(convert::leased(run, block));
+                return false;
             }
-            Err(_) => (0..run.count).for_each(|index| {
-                let part = run.part(index, 1);
+            Err(error) => error,
+        };
+        if run.count > 1 {
+            let parts = (0..run.count).map(|index| run.part(index, 1));
+            return parts.fold(false, |has_failed, part| {
                 let read = self.reader.read(part.extent);
-                self.take_run(part, read, whole);
-            }),
+                has_failed | self.take_run(part, read, whole)
+            });
         }
+        self.report(&error);
+        match error {
+            ReadError::Damaged { .. } => self.end(run.receipt, FinishVerb::Damaged),
+            ReadError::Io { .. } => {
+                self.end(run.receipt, FinishVerb::Fail { delay: None, reason: UNREADABLE.into() });
+                return true;
+            }
+            // It has ended, and then so has its lease; or it was moved, and is delivered again from where it lies.
+            ReadError::Gone(_) => self.end(run.receipt, FinishVerb::Release { delay: Millis::ZERO }),
+        }
+        false
     }
 
     /// Ends a lease whose message nobody will see. Only what is not in memory is ever damaged, so this is a reader's

@@ -38,7 +38,8 @@ pub enum Code {
     Stopping = 50,
     StorageFailed = 51,
     Overloaded = 52,
-    Unreadable = 53,
+    Damaged = 53,
+    Unreadable = 54,
     QuotaExceeded = 65,
     ExchangeUnknown = 66,
     ExchangeExists = 67,
@@ -60,7 +61,7 @@ pub enum Advice {
 
 impl Code {
     /// Every code, in the order of their numbers.
-    pub const ALL: [Code; 39] = [
+    pub const ALL: [Code; 40] = [
         Code::Malformed,
         Code::UnsupportedVersion,
         Code::FrameTooLarge,
@@ -93,6 +94,7 @@ impl Code {
         Code::Stopping,
         Code::StorageFailed,
         Code::Overloaded,
+        Code::Damaged,
         Code::Unreadable,
         Code::QuotaExceeded,
         Code::ExchangeUnknown,
@@ -174,11 +176,14 @@ impl Code {
             Code::Stopping => ("stopping", Retry, "the broker is shutting down"),
             Code::StorageFailed => ("storage_failed", Report, "a write or a sync failed; the broker has stopped"),
             Code::Overloaded => ("overloaded", Retry, "the broker has as much to do as it may hold"),
-            Code::Unreadable => (
-                "unreadable",
+            Code::Damaged => (
+                "damaged",
                 Retry,
-                "nothing of what a receive was leased can be read: it is a dead letter, or comes again",
+                "all that a receive was leased is damaged, or was moved as it was read; the next one may be leased others",
             ),
+            Code::Unreadable => {
+                ("unreadable", Retry, "the disk did not give what a receive was leased, and those leases have failed")
+            }
             Code::QuotaExceeded => ("quota_exceeded", Retry, "the namespace holds as much as its policy lets it"),
             Code::ExchangeUnknown => ("exchange_unknown", Fix, "the namespace has no exchange of this name"),
             Code::ExchangeExists => ("exchange_exists", Fix, "the namespace has an exchange of this name already"),

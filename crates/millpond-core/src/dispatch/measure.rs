@@ -9,14 +9,15 @@ use crate::Core;
 /// still near the processor when they are acked; what more of them cost is in `docs/figures.md`.
 const MOST: u32 = RECEIVE_MESSAGES_MAX;
 
-/// As many leases a message counts for that is leased to an attached consumer while somebody who asks for little waits. A receive is
-/// such a one itself, and is given as much as ever.
+/// While somebody who asks for little waits, a message that is leased to an attached consumer counts for so many: two shares of
+/// consumers fill a turn. One for a receive counts once, for whoever receives is such a one himself; beside consumers he is given
+/// what they leave. What it gains and costs is in `docs/figures.md`.
 const IN_HASTE: u32 = 16;
 
 pub(crate) struct Measure {
     /// How many are enough.
     most: u32,
-    /// As many each message for an attached consumer counts for.
+    /// How many a message for an attached consumer counts for.
     weight: u32,
     /// How many this turn has leased, by weight.
     leased: u32,

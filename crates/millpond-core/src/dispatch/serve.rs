@@ -80,7 +80,7 @@ impl Core {
         self.dispatcher.scopes.put_back(stirred);
         self.deliver(fed);
         self.pass_on_wants();
-        let is_held = self.is_held_at_hand() && !self.goes_on_at_once();
+        let is_held = !self.goes_on_at_once() && self.is_held_at_hand();
         self.dispatcher.turns_held = if is_held { self.dispatcher.turns_held + 1 } else { 0 };
         self.answer_receives();
         self.vanish(log);

@@ -121,7 +121,7 @@ fn of_groups_that_have_more_than_a_turn_leases_none_waits_for_another() {
 }
 
 #[test]
-fn consumers_are_given_little_in_a_turn_that_somebody_waits_for_and_a_receive_is_given_as_much_as_ever() {
+fn consumers_are_given_little_in_a_turn_that_somebody_waits_for_and_a_receive_alone_as_much_as_ever() {
     let mut shell = holding(6 * MOST);
     shell.core.set_in_haste(true);
     assert_eq!(count(&tell(&mut shell, &[&format!("receive max={MOST}")]).0), MOST);

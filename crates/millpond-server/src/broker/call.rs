@@ -7,7 +7,7 @@ use millpond_core::command::Command;
 use millpond_core::output::Reply;
 use millpond_types::Code;
 
-use crate::bodies::{Bodies, NONE_READABLE, Read, Unread};
+use crate::bodies::{Bodies, Read, Unread};
 use crate::update_queue::{Gone, Pending, Submitter};
 use crate::writer::{FINISHING, Request};
 
@@ -38,7 +38,8 @@ pub(super) enum Answered {
 /// Why a call has no answer.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CallError {
-    /// The broker refused it as a whole, and nothing was done.
+    /// The broker refused it as a whole, and nothing was done; but of a receive that is refused as [`Code::Damaged`] or
+    /// [`Code::Unreadable`] the leases have ended.
     #[error("{}: {detail}", code.name())]
     Refused {
         /// Why.
@@ -52,12 +53,6 @@ pub enum CallError {
     /// The broker failed or was shut down before it answered: whether the command was carried out is not known.
     #[error("the broker ended before it answered; whether the command was carried out is not known")]
     Unknown,
-}
-
-impl CallError {
-    pub(super) fn unreadable() -> CallError {
-        CallError::Refused { code: Code::Unreadable, detail: NONE_READABLE.to_owned() }
-    }
 }
 
 impl<T> Call<T> {

@@ -137,8 +137,8 @@ impl Handle {
         })
     }
 
-    /// Leases messages once; refused as `unreadable` where nothing of what was leased can be read, for the next receive may be given
-    /// others. A call that is dropped before it has its answer takes the receive back, and releases what was
+    /// Leases messages once; refused as [`Code::Damaged`] or [`Code::Unreadable`] where nothing of what was leased can be told, for
+    /// the next receive may be given others. A call that is dropped before it has its answer takes the receive back, and releases what was
     /// leased for it; where another call has asked for the same under its request id since, all of it is that one's.
     pub fn receive(&self, mut receive: Receive) -> Call<Vec<Leased>> {
         let request = *receive.0.request.get_or_insert_with(draw_request);
@@ -147,7 +147,7 @@ impl Handle {
         let namespace = receive.0.namespace.clone();
         let call = self.submit(Command::Receive(receive.0), |answered| match answered {
             Answered::Read(Read::Leases(runs)) => Ok(leased(runs)),
-            Answered::Read(Read::NoLeases) => Err(CallError::unreadable()),
+            Answered::Read(Read::NoLeases(code, why)) => Err(CallError::Refused { code, detail: why.to_owned() }),
             _ => unreachable!("a receive is answered by leases"),
         });
         call.withdrawn_by(self.shared.writer.clone(), Command::WithdrawRequest { namespace, request, call: number })
@@ -202,7 +202,9 @@ impl Handle {
             Ok(match answered {
                 Answered::Reply(reply) => Answer::Reply(reply),
                 Answered::Read(Read::Leases(runs)) => Answer::Leases(leased(runs)),
-                Answered::Read(Read::NoLeases) => return Err(CallError::unreadable()),
+                Answered::Read(Read::NoLeases(code, why)) => {
+                    return Err(CallError::Refused { code, detail: why.to_owned() });
+                }
                 Answered::Read(Read::Messages(rows)) => Answer::Messages(rows),
                 Answered::Read(Read::Dead(rows, next)) => Answer::Dead(rows, next),
             })

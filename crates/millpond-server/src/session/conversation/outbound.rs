@@ -10,7 +10,7 @@ use millpond_types::limits::FRAME_MAX;
 use millpond_types::{Code, LeaderEpoch};
 
 use super::{Begin, Conversation};
-use crate::bodies::{NONE_READABLE, Read, Reading, Unread};
+use crate::bodies::{Read, Reading, Unread};
 use crate::convert::response::response;
 use crate::session::credit::{Grant, NOTHING};
 use crate::session::open::{Kind, Open};
@@ -223,13 +223,12 @@ impl Conversation {
             (Telling::Delivery { consumer, epoch, spent }, Read::Leases(runs)) => {
                 self.deliver(consumer, epoch, spent, runs);
             }
-            (Telling::Delivery { consumer, epoch, spent }, Read::NoLeases) => {
+            (Telling::Delivery { consumer, epoch, spent }, Read::NoLeases(..)) => {
                 self.deliver(consumer, epoch, spent, Vec::new());
             }
             (Telling::Answer { correlation }, Read::Leases(runs)) => self.write(Response::Received(runs), correlation),
-            (Telling::Answer { correlation }, Read::NoLeases) => {
-                let detail = NONE_READABLE.to_owned();
-                self.write(Response::Error { code: Code::Unreadable, detail }, correlation);
+            (Telling::Answer { correlation }, Read::NoLeases(code, why)) => {
+                self.write(Response::Error { code, detail: why.to_owned() }, correlation);
             }
             (Telling::Answer { correlation }, Read::Messages(rows)) => {
                 self.write_own(Response::Messages(rows), correlation)
