@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_client::{Advice, Client, Decision, Delivery, Error, Message};
+use millpond_client::{Client, Decision, Delivery};
 use millpond_types::limits::{PUBLISH_BYTES_MAX, REASON_MAX};
 use millpond_types::{Code, NamespaceName};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -18,16 +18,15 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::address::TopicAddress;
+use crate::destination::Destination;
 use crate::failure::Failure;
+use crate::forward::forward;
 use crate::say;
 
 /// The message is given back without fault (EX_TEMPFAIL of sysexits.h).
 const RELEASE: i32 = 75;
 /// The message becomes a dead letter (EX_DATAERR).
 const REJECT: i32 = 65;
-/// How long a message stays away whose output the broker has no room for.
-const FORWARD_PAUSE: Duration = Duration::from_secs(1);
 /// How long stderr is read on after the command has ended, and stdout after it was told to stop: something that it left running
 /// may hold them open for ever.
 const REST: Duration = Duration::from_millis(500);
@@ -44,7 +43,7 @@ pub struct Task {
     /// The command and its arguments.
     pub command: Vec<String>,
     /// Where what the command writes to stdout goes.
-    pub forward: Option<TopicAddress>,
+    pub forward: Option<Destination>,
     /// How long a message stays away that the command gives back.
     pub release_delay: Duration,
     /// Whether messages have ended as they came.
@@ -147,70 +146,6 @@ async fn whole_output(
     };
     output.abort();
     ended.map(Result::unwrap_or_default)
-}
-
-/// Publishes what the command has written as its message is acked.
-async fn forward(task: &Task, delivery: &Delivery, to: &TopicAddress, output: Vec<u8>) -> Decision {
-    let message = Message::new(to.topic.clone(), output).priority(delivery.priority());
-    let (code, detail) = match task.client.forward(delivery, &to.namespace, vec![message]).await {
-        Ok(forwarded) if forwarded.is_done() => return Decision::Settled,
-        Ok(forwarded) if forwarded.is_lost() => {
-            say::note(format!("the lease of {} was lost before its output was published; it was not", delivery.id));
-            // There is nothing to give back, and nothing of its run is begun behind it.
-            return Decision::Release { delay: Duration::ZERO };
-        }
-        Ok(forwarded) => match forwarded.refusal() {
-            Some((code, detail)) => (code, detail.to_owned()),
-            // Nothing spoke against the output: something before the message in its run is not finished. It will be, or takes
-            // this one back along.
-            None => return Decision::Release { delay: FORWARD_PAUSE },
-        },
-        Err(Error::Refused { code, detail }) => (code, detail),
-        Err(Error::Invalid(detail)) => {
-            say::note(format!("the output for {} was not published: {detail}", delivery.id));
-            return Decision::reject(detail);
-        }
-        // Done or not: if it was, there is nothing to release.
-        Err(error) => {
-            say::note(format!("the output for {} may be published or not: {error}", delivery.id));
-            return Decision::Release { delay: Duration::ZERO };
-        }
-    };
-    let why = format!("{}: {detail}", code.name());
-    match (code, code.advice()) {
-        (_, Advice::Retry) => {
-            tell_that_it_waits(task, code, &why, to);
-            Decision::Release { delay: FORWARD_PAUSE }
-        }
-        (Code::MessageTooLarge, _) => {
-            say::note(format!("the output for {} was refused: {why}", delivery.id));
-            Decision::fail(format!("its output was refused: {why}"))
-        }
-        // Every other output would be refused as well.
-        (_, Advice::Fix | Advice::Report) => {
-            let (namespace, topic) = (&to.namespace, &to.topic);
-            let why = format!("outputs cannot be published to {namespace}/{topic} ({why}); its message was released");
-            task.broken.send_replace(Some(Failure::refused(why)));
-            Decision::Release { delay: Duration::ZERO }
-        }
-    }
-}
-
-/// Says once why outputs are refused, where that lasts until somebody does something about it: until then commands run over and
-/// over for nothing. What else is to be tried again is over by itself.
-fn tell_that_it_waits(task: &Task, code: Code, why: &str, to: &TopicAddress) {
-    let remedy = match code {
-        Code::TopicFull | Code::QuotaExceeded => "let its messages be worked off, or raise the limit",
-        Code::DiskFull => "make room on the disk",
-        _ => return,
-    };
-    if task.told.lock().expect("nobody panics with it").insert(code) {
-        let TopicAddress { namespace, topic } = to;
-        say::note(format!(
-            "{namespace}/{topic} takes no outputs for now ({why}): their messages are released, and the command is run again for \
-             them about once a second; {remedy}. This is said once"
-        ));
-    }
 }
 
 fn start(task: &Task, delivery: &Delivery) -> std::io::Result<Child> {

@@ -11,14 +11,15 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use millpond_client::{Batch, Client, Copies, Error, Level, Message};
 use millpond_types::limits::PUBLISH_BYTES_MAX;
-use millpond_types::{ExchangeName, Millis, Priority, Receipt, RoutingKey, TopicName};
+use millpond_types::{ExchangeName, Millis, Priority, Receipt, RoutingKey};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-use crate::address::{Address, Place};
+use crate::address::Address;
 use crate::cli::Globals;
 use crate::command::exchange;
 use crate::command::finish::receipt;
 use crate::connection::with_client;
+use crate::destination::{Destination, To};
 use crate::failure::Failure;
 use crate::quantity;
 
@@ -75,12 +76,6 @@ enum PublishLevel {
     None,
 }
 
-/// Where messages go.
-enum To {
-    Topic(TopicName),
-    Exchange(ExchangeName, RoutingKey),
-}
-
 /// Lines that are published together: enough to share a sync, few enough that the first is not kept waiting.
 const LINES_MAX: usize = 1000;
 /// Bytes of lines that are published together, for the same reasons and the limit of one publish.
@@ -89,7 +84,7 @@ const LINES_BYTES_MAX: usize = 1024 * 1024;
 impl Publish {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
-        let to = self.to()?;
+        let Destination { to, .. } = Destination::new(&self.address, self.exchange.as_ref(), self.key.as_ref())?;
         self.check_headers()?;
         if self.lines {
             return self.run_lines(globals, &to);
@@ -122,23 +117,6 @@ impl Publish {
                 Handed::Exchange(self.with_options(Message::routed(exchange.clone(), key.clone(), body)))
             }
         })
-    }
-
-    fn to(&self) -> Result<To, Failure> {
-        let namespace = &self.address.namespace;
-        match (&self.address.place, &self.exchange) {
-            (Place::Topic(topic), None) => Ok(To::Topic(topic.clone())),
-            (Place::All, Some(exchange)) => Ok(To::Exchange(exchange.clone(), self.key.clone().unwrap_or_default())),
-            (Place::All, None) => Err(Failure::usage(format!(
-                "a topic is needed here: write {namespace}/TOPIC, or name an exchange with --exchange"
-            ))),
-            (Place::Prefix(_), None) => Err(Failure::usage(
-                "one topic is needed here, and a * at the end means many; a star in a name is written \\*",
-            )),
-            (_, Some(_)) => {
-                Err(Failure::usage(format!("an exchange knows the topics by itself: write {namespace} alone")))
-            }
-        }
     }
 
     /// A key that is given twice is a slip: whoever reads the headers as a map would find one of its values.

@@ -9,14 +9,16 @@ use std::time::Duration;
 use clap::Args;
 use millpond_client::{Client, Event, Report, SubscribeOptions, Workers};
 use millpond_server::Signals;
-use millpond_types::{Counted, GroupName, LeaderEpoch, Millis, Role, Standing};
+use millpond_types::{Counted, ExchangeName, GroupName, LeaderEpoch, Millis, Role, RoutingKey, Standing};
 use tokio::sync::{broadcast, watch};
 
+use super::exchange;
 use super::receive::group;
-use crate::address::{Address, TopicAddress, filter};
+use crate::address::{Address, filter};
 use crate::child::{Task, handle, unread};
 use crate::cli::Globals;
 use crate::connection::{options, runtime};
+use crate::destination::Destination;
 use crate::failure::Failure;
 use crate::quantity;
 use crate::say;
@@ -36,9 +38,10 @@ gets SIGTERM, with all that it has started. One whose message somebody else fini
 receipt, runs to its end, and what it decides then has no effect.
 
 With --forward a worker is a stage of a chain: each message of the one topic becomes one of the other,
-once, whoever is killed meanwhile. What is published carries a dedup id made of the input's id. Where
-the target can take no output, the worker ends and its messages are released; an output that is too
-large fails its message alone. Where the target is full for now, with as much as its max-waiting or its
+once, whoever is killed meanwhile; with --exchange, one of each topic that the exchange leads to. What
+is published carries a dedup id made of the input's id. Where the target can take no output, the worker
+ends and its messages are released; an output that is too large fails its message alone, and one that
+goes nowhere by a key with {topic} rejects it. Where the target is full for now, with as much as its max-waiting or its
 quotas let it hold, the message is released and its command run again about once a second, and the
 worker says so once: make room, or pause the topic that it takes from.
 
@@ -70,9 +73,16 @@ pub struct Work {
     /// its connection is gone or 20s after it fell silent [default: as the namespace says]
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     lease: Option<Duration>,
-    /// Publish what the command writes to stdout there as the message is acked, both or neither; nothing, if it writes none
+    /// Publish what the command writes to stdout there as the message is acked, both or neither; nothing, if it writes none.
+    /// With --exchange, the namespace
     #[arg(long, value_name = "NS/TOPIC", conflicts_with = "at_most_once")]
-    forward: Option<TopicAddress>,
+    forward: Option<Address>,
+    /// Publish that to the topics that this exchange of the namespace leads to: to all of them or to none
+    #[arg(long, value_name = "NAME", value_parser = exchange::exchange, requires = "forward")]
+    exchange: Option<ExchangeName>,
+    /// What the exchange routes it by, with {topic} for the message's own topic [default: empty]
+    #[arg(long, value_name = "KEY", value_parser = exchange::key, requires = "exchange")]
+    key: Option<RoutingKey>,
     /// How long a message stays away whose command exits with 75
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::duration)]
     release_delay: Duration,
@@ -99,6 +109,8 @@ impl Work {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         let (namespace, filter) = filter(&self.from).map_err(Failure::usage)?;
+        let target = |address: &Address| Destination::new(address, self.exchange.as_ref(), self.key.as_ref());
+        let forward = self.forward.as_ref().map(target).transpose()?;
         runtime()?.block_on(async {
             let mut signals =
                 Signals::new().map_err(|why| Failure::refused(format!("signals cannot be handled: {why}")))?;
@@ -117,13 +129,13 @@ impl Work {
                 .await?;
             let (hurry, hurried) = watch::channel(false);
             let (broken, mut breakage) = watch::channel(None);
-            let (server, prints) = (globals.server.clone(), self.forward.is_none());
+            let (server, prints) = (globals.server.clone(), forward.is_none());
             let task = Task {
                 client: client.clone(),
                 namespace,
                 server,
                 command: self.command,
-                forward: self.forward,
+                forward,
                 release_delay: self.release_delay,
                 at_most_once: self.at_most_once,
                 hurried,

@@ -93,6 +93,51 @@ fn a_message_goes_to_an_exchange_as_others_are_acked_or_nothing_is_done() {
     assert_eq!((&broker.counts("default")["leased"], &made["waiting"]), (&1.into(), &2.into()), "{made}");
 }
 
+#[test]
+fn what_a_command_writes_goes_to_an_exchange_as_its_message_is_acked() {
+    let broker = Broker::start();
+    broker.ok(&["namespace", "create", "made"]);
+    broker.ok(&["exchange", "create", "made", "events", "--kind", "topic"]);
+    broker.ok(&["exchange", "bind", "made", "events", "audit", "--key", "#"]);
+    broker.ok(&["exchange", "bind", "made", "events", "mail/{key}", "--key", "order.*"]);
+    broker.ok(&["exchange", "create", "made", "orders", "--kind", "direct"]);
+    broker.ok(&["exchange", "bind", "made", "orders", "order", "--key", "by order.eu"]);
+    broker.ok(&["publish", "default/order.eu", "one"]);
+    let flags = ["work", "default", "--forward", "made", "--exchange"];
+    let work = |to: &[&str]| broker.spawn(&[&flags, to, &["--", "sed", "s/$/ more/"]].concat());
+    let worker = work(&["events", "--key", "{topic}"]);
+    until(|| broker.counts("made")["waiting"] == 2);
+    let out = broker.json(&["receive", "made", "--max", "9", "--ack"]);
+    let got: Vec<_> = out.iter().map(|message| (&message["topic"], &message["body"])).collect();
+    assert_eq!(got, [(&"audit".into(), &"one more".into()), (&"mail/order.eu".into(), &"one more".into())]);
+    assert!(out.iter().all(|message| message["dedup_id"].as_str().unwrap().ends_with("/0/0")), "{out:?}");
+    stop(worker);
+
+    // By a key that is each message's own, what goes nowhere is a fault of the message alone.
+    broker.ok(&["publish", "default/order.us", "two"]);
+    broker.ok(&["publish", "default/order.eu", "three"]);
+    let worker = work(&["orders", "--key", "by {topic}"]);
+    until(|| broker.counts("made")["waiting"] == 1 && broker.counts("default")["dead"] == 1);
+    let dead = &broker.json(&["dead", "list", "default", "--output", "json"])[0];
+    assert!(dead["detail"].as_str().unwrap().contains("goes nowhere: unroutable"), "{dead}");
+    stop(worker);
+
+    // By one key for all, every other one would go nowhere too.
+    broker.ok(&["publish", "default/order.eu", "four"]);
+    let mut worker = work(&["orders"]);
+    until(|| worker.has_ended());
+    worker.wait().failed(1, &["exchange orders of made", "unroutable", "its message was released"]);
+    assert_eq!(broker.counts("default")["waiting"], 1);
+    for (flags, why) in [
+        (&["--exchange", "orders"][..], "--forward"),
+        (&["--forward", "made/x", "--exchange", "orders"], "write made alone"),
+        (&["--forward", "made"], "name an exchange with --exchange"),
+        (&["--forward", "made", "--key", "k"], "--exchange"),
+    ] {
+        broker.call(&[&["work", "default"], flags, &["--", "cat"]].concat()).failed(2, &[why]);
+    }
+}
+
 /// What a command leaves running may hold its output open for ever: that is not waited for any longer than the command itself.
 #[test]
 fn a_second_signal_stops_what_a_command_has_left_running() {
