@@ -34,13 +34,15 @@ impl Operator {
 
     /// Makes the namespaces, each with the exchange that forwards go to.
     pub fn set_up(&self) -> Vec<Request> {
-        let set = |(name, policy): (NamespaceName, Policy)| {
-            let (namespace, rules) = (name.clone(), Rules::default());
-            let set = Command::NamespaceSet { name, policy, rules, based_on: None };
-            [set].into_iter().chain(forwards::exchange(&namespace))
-        };
-        let made = self.namespaces.iter().cloned().flat_map(set);
-        made.map(|command| Request { command, asked: Asked::Other("namespaces made") }).collect()
+        self.namespaces.iter().flat_map(make).collect()
+    }
+
+    /// Deletes a namespace that others use, which mostly is refused, and makes it again.
+    fn made_anew(&self, name: &NamespaceName) -> Vec<Request> {
+        let delete =
+            Request { command: Command::NamespaceDelete(name.clone()), asked: Asked::Other("namespaces deleted") };
+        let made = self.namespaces.iter().filter(|(other, _)| other == name).flat_map(make);
+        [delete].into_iter().chain(made).collect()
     }
 
     /// A message was stored.
@@ -134,7 +136,10 @@ impl Operator {
                 other(Command::DeadPurge { namespace, group, which }, "dead purges")
             }
             (10, _) => listings(namespace, load),
-            (11, _) => brief(load),
+            (11, _) => match load.one_in(2) {
+                true => brief(load),
+                false => self.made_anew(&namespace),
+            },
             (12, _) => other(Command::Topic(topic), "shown"),
             _ => Vec::new(),
         }
@@ -177,6 +182,15 @@ fn listings(namespace: NamespaceName, load: &mut Stream) -> Vec<Request> {
         Command::DeadList { listing: letters, group: GroupName::default() },
     ];
     commands.map(|command| Request { command, asked: Asked::Other("listed") }).into()
+}
+
+/// Makes a namespace, with the exchange that forwards go to.
+fn make((name, policy): &(NamespaceName, Policy)) -> Vec<Request> {
+    let (name, policy, rules) = (name.clone(), policy.clone(), Rules::default());
+    let exchange = forwards::exchange(&name);
+    let set = Command::NamespaceSet { name, policy, rules, based_on: None };
+    let commands = [set].into_iter().chain(exchange);
+    commands.map(|command| Request { command, asked: Asked::Other("namespaces made") }).collect()
 }
 
 /// A namespace that comes and goes.
