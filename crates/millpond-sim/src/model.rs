@@ -61,6 +61,8 @@ pub struct Model {
     pub letters: Letters,
     /// What is remembered of dedup ids, and until when.
     pub dedups: BTreeMap<u128, (MessageId, WallTime)>,
+    /// The namespaces of all topics that there ever were.
+    homes: BTreeMap<TopicNumber, NamespaceNumber>,
     /// How many messages were published, stored or not, and how many before each that is known by its id.
     pub published: u64,
     order: BTreeMap<MessageId, u64>,
@@ -136,6 +138,7 @@ impl Model {
             given: BTreeMap::new(),
             letters: Letters::default(),
             dedups: BTreeMap::new(),
+            homes: BTreeMap::new(),
             published: 0,
             order: BTreeMap::new(),
             producers: BTreeMap::new(),

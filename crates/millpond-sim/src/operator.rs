@@ -37,12 +37,14 @@ impl Operator {
         self.namespaces.iter().flat_map(make).collect()
     }
 
-    /// Deletes a namespace that others use, which mostly is refused, and makes it again.
-    fn made_anew(&self, name: &NamespaceName) -> Vec<Request> {
-        let delete =
-            Request { command: Command::NamespaceDelete(name.clone()), asked: Asked::Other("namespaces deleted") };
-        let made = self.namespaces.iter().filter(|(other, _)| other == name).flat_map(make);
-        [delete].into_iter().chain(made).collect()
+    /// Deletes the namespace that others use and that may go, which mostly is refused, and makes it again.
+    fn made_anew(&self) -> Vec<Request> {
+        let deleted = |(name, _): &(NamespaceName, Policy)| {
+            let command = Command::NamespaceDelete(name.clone());
+            Request { command, asked: Asked::Other("namespaces deleted") }
+        };
+        let those = self.namespaces.iter().filter(|(name, _)| comes_and_goes(name));
+        those.flat_map(|namespace| [deleted(namespace)].into_iter().chain(make(namespace))).collect()
     }
 
     /// A message was stored.
@@ -138,7 +140,7 @@ impl Operator {
             (10, _) => listings(namespace, load),
             (11, _) => match load.one_in(2) {
                 true => brief(load),
-                false => self.made_anew(&namespace),
+                false => self.made_anew(),
             },
             (12, _) => other(Command::Topic(topic), "shown"),
             _ => Vec::new(),
@@ -182,6 +184,11 @@ fn listings(namespace: NamespaceName, load: &mut Stream) -> Vec<Request> {
         Command::DeadList { listing: letters, group: GroupName::default() },
     ];
     commands.map(|command| Request { command, asked: Asked::Other("listed") }).into()
+}
+
+/// Whether a namespace that others use may be gone for a while.
+pub fn comes_and_goes(name: &NamespaceName) -> bool {
+    name.as_str() == "strict"
 }
 
 /// Makes a namespace, with the exchange that forwards go to.

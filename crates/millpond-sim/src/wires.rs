@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use millpond_core::command::Command;
-use millpond_core::output::{Output, Reply};
+use millpond_core::output::{Notice, Output, Reply};
 use millpond_protocol::LeasedRun;
 use millpond_types::{MessageId, SessionId};
 
@@ -90,6 +90,11 @@ impl Wires {
             sights.saw_many("heartbeats in frames with exceptions", u64::from(!except.is_empty()));
         }
         Ok(())
+    }
+
+    /// What the core says to the broker's end.
+    pub fn note(&mut self, notices: &[Notice]) {
+        self.users.note(notices);
     }
 
     /// The numbers of the connections that the broker has.

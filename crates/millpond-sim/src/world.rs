@@ -287,12 +287,15 @@ impl World {
         let (asked, notices) = (std::mem::take(&mut broker.stage().asked), std::mem::take(&mut broker.stage().notices));
         self.ledger.verdict()?;
         self.promises.verdict()?;
+        // Who uses a namespace is forgotten with it. Whether what was asked in the turn came before or behind that is not known.
+        self.wires.note(&notices);
         for (ticket, command) in asked.iter().filter(|(ticket, _)| !self.open.contains_key(ticket)) {
             self.tape.note(format_args!("{} {}", ticket.0, Brief(command)));
             if let Some(connection) = ManualBroker::<Stage>::connection_of(*ticket) {
                 self.wires.asks(connection, command, &mut self.sights)?;
             }
         }
+        self.wires.note(&notices);
         self.subscribers.hears(notices);
         self.tell()?;
         match turned {

@@ -1,8 +1,8 @@
 //! The namespaces that the ledger leaves alone: those of the candidates and of the subscribers, whose messages come and go
 //! in several groups.
 //!
-//! Nothing of them goes back with the journal: they are made before anything can be lost, and no number of a topic is ever
-//! given out again.
+//! Nothing of them goes back with the journal: no number of a topic is ever given out again, and one of a namespace or a group that
+//! was lost is another's from when that is made.
 
 use std::collections::BTreeSet;
 
@@ -31,6 +31,14 @@ impl Aside {
             Fact::GroupCreated { group, namespace, .. } if self.namespaces.contains(namespace) => {
                 self.groups.insert(*group);
                 true
+            }
+            Fact::NamespaceSet { number, .. } => {
+                self.namespaces.remove(number);
+                false
+            }
+            Fact::GroupCreated { group, .. } => {
+                self.groups.remove(group);
+                false
             }
             Fact::TopicCreated { topic, group, .. } if self.groups.contains(group) => {
                 self.topics.insert(*topic);

@@ -49,6 +49,9 @@ impl Ledger {
             }
             Fact::NamespaceDeleted { number } => {
                 self.namespaces.set(at, *number, None);
+                let is_of_it = |id: &MessageId| self.topics.get(&id.topic).is_some_and(|of| of.namespace == *number);
+                let forgotten = self.dedups.iter().filter(|(_, (id, _))| is_of_it(id)).map(|(hash, _)| *hash);
+                forgotten.collect::<Vec<_>>().into_iter().for_each(|hash| self.dedups.set(at, hash, None));
                 let left = self.topics.iter().find(|(_, topic)| topic.namespace == *number && !topic.gone);
                 left.map_or(Ok(()), |left| Err(Violation::lost(format!("a namespace is deleted that holds {left:?}"))))
             }

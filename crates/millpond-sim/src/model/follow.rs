@@ -32,6 +32,7 @@ impl Model {
                 self.namespaces.remove(number);
                 self.groups.retain(|_, group| group.namespace != *number);
                 self.producers.retain(|(namespace, _), _| namespace != number);
+                self.dedups.retain(|_, (id, _)| self.homes[&id.topic] != *number);
             }
             Fact::GroupCreated { group, namespace, name, start, kind } => {
                 let due = self.admitted(*namespace, *start);
@@ -64,7 +65,8 @@ impl Model {
                     None => _ = home.paused.remove(topics),
                 }
             }
-            Fact::TopicCreated { topic, group, name, floor, .. } => {
+            Fact::TopicCreated { topic, group, namespace, name, floor, .. } => {
+                self.homes.insert(*topic, *namespace);
                 let of = &self.groups[group];
                 let is_held = of.is_starting && Name::compare_key(name.as_bytes(), &of.reached).is_ge();
                 let made = Topic {

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_core::command::Command;
+use millpond_core::output::Notice;
 use millpond_types::NamespaceName;
 
 use crate::model::Model;
@@ -31,6 +32,11 @@ struct Uses {
     asked: BTreeMap<u64, (u64, Option<u64>)>,
     /// The connections for which the core was asked.
     seen: BTreeSet<u64>,
+    /// Whether it is there, as far as was seen.
+    is_there: bool,
+    /// Those that asked for it before it was made or deleted last: what they ask may be on its way, and then the broker counts them when
+    /// they ask again.
+    earlier: BTreeSet<u64>,
 }
 
 /// The namespace that whoever asks for this uses.
@@ -51,6 +57,9 @@ impl Users {
         self.tick += 1;
         for home in model.namespaces.values() {
             let uses = self.namespaces.entry(home.name.clone()).or_default();
+            if !std::mem::replace(&mut uses.is_there, true) {
+                uses.begin_anew();
+            }
             let quota = home.policy.quotas.connections;
             if uses.quotas.last().is_none_or(|(_, last)| *last != quota) {
                 uses.quotas.push((self.tick, quota));
@@ -59,6 +68,18 @@ impl Users {
         for uses in self.namespaces.values_mut() {
             let gone = uses.asked.iter_mut().filter(|(connection, _)| !connections.contains(connection));
             gone.for_each(|(_, (_, gone))| _ = gone.get_or_insert(self.tick));
+        }
+    }
+
+    /// What the core has to say: nobody uses what is gone.
+    pub fn note(&mut self, notices: &[Notice]) {
+        for notice in notices {
+            if let Notice::NamespaceGone(name) = notice
+                && let Some(uses) = self.namespaces.get_mut(name)
+            {
+                uses.is_there = false;
+                uses.begin_anew();
+            }
         }
     }
 
@@ -80,7 +101,8 @@ impl Users {
     ) -> Result<(), Violation> {
         let Some(uses) = used_by(command).and_then(|name| self.namespaces.get_mut(name)) else { return Ok(()) };
         uses.seen.retain(|other| heard.contains(other));
-        if !heard.contains(&connection) || !uses.seen.insert(connection) {
+        let counts = uses.is_there && heard.contains(&connection) && !uses.earlier.contains(&connection);
+        if !counts || !uses.seen.insert(connection) {
             return Ok(());
         }
         let since = uses.seen.iter().filter_map(|other| uses.asked.get(other)).map(|(since, _)| *since).min();
@@ -111,6 +133,12 @@ impl Users {
 }
 
 impl Uses {
+    /// Nobody uses it.
+    fn begin_anew(&mut self) {
+        self.seen.clear();
+        self.earlier.extend(self.asked.keys());
+    }
+
     /// The quotas that there were since a look.
     fn since(&self, tick: u64) -> impl Iterator<Item = Option<u64>> {
         let from = self.quotas.partition_point(|(at, _)| *at <= tick).saturating_sub(1);
