@@ -547,3 +547,24 @@ fn a_session_that_is_resumed_elsewhere_closes_the_first_connection() {
     assert_eq!(bodies(&second.delivery()), ["x"]);
     server.shutdown().unwrap();
 }
+
+/// Each could keep the others waiting for as long as it may stand so, one after the other.
+#[test]
+fn hundreds_that_let_large_frames_stand_half_sent_keep_nobody_waiting_for_long() {
+    const HALVES: usize = 300;
+    let directory = tempfile::tempdir().unwrap();
+    let server = start_with(directory.path(), |config| config.memory = 64 << 20);
+    let whole = encoded(&publish("t", &[&"x".repeat(1 << 20)], Level::Durable));
+    let halves: Vec<Client> = (0..HALVES)
+        .map(|_| {
+            let mut client = Client::connect(server.address());
+            client.raw(&whole[..5000]);
+            client
+        })
+        .collect();
+    let mut client = Client::connect(server.address());
+    let outcomes = client.publish("t", &[&"y".repeat(6000)]);
+    assert!(matches!(outcomes[0].outcome, PublishOutcome::Queued { .. }), "{outcomes:?}");
+    drop(halves);
+    server.shutdown().unwrap();
+}

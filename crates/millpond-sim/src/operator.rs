@@ -34,17 +34,17 @@ impl Operator {
 
     /// Makes the namespaces, each with the exchange that forwards go to.
     pub fn set_up(&self) -> Vec<Request> {
-        self.namespaces.iter().flat_map(make).collect()
+        self.namespaces.iter().flat_map(|namespace| make(namespace, None)).collect()
     }
 
     /// Deletes the namespace that others use and that may go, which mostly is refused, and makes it again.
     fn made_anew(&self) -> Vec<Request> {
         let deleted = |(name, _): &(NamespaceName, Policy)| {
             let command = Command::NamespaceDelete(name.clone());
-            Request { command, asked: Asked::Other("namespaces deleted") }
+            Request { command, asked: Asked::Other("used namespaces deleted") }
         };
-        let those = self.namespaces.iter().filter(|(name, _)| comes_and_goes(name));
-        those.flat_map(|namespace| [deleted(namespace)].into_iter().chain(make(namespace))).collect()
+        let those = self.namespaces.iter().filter(|(name, _)| is_made_anew(name));
+        those.flat_map(|namespace| [deleted(namespace)].into_iter().chain(make(namespace, Some(0)))).collect()
     }
 
     /// A message was stored.
@@ -187,15 +187,15 @@ fn listings(namespace: NamespaceName, load: &mut Stream) -> Vec<Request> {
 }
 
 /// Whether a namespace that others use may be gone for a while.
-pub fn comes_and_goes(name: &NamespaceName) -> bool {
+pub fn is_made_anew(name: &NamespaceName) -> bool {
     name.as_str() == "strict"
 }
 
-/// Makes a namespace, with the exchange that forwards go to.
-fn make((name, policy): &(NamespaceName, Policy)) -> Vec<Request> {
+/// Makes a namespace, with the exchange that forwards go to; based on version 0, only where it is not there.
+fn make((name, policy): &(NamespaceName, Policy), based_on: Option<u64>) -> Vec<Request> {
     let (name, policy, rules) = (name.clone(), policy.clone(), Rules::default());
     let exchange = forwards::exchange(&name);
-    let set = Command::NamespaceSet { name, policy, rules, based_on: None };
+    let set = Command::NamespaceSet { name, policy, rules, based_on };
     let commands = [set].into_iter().chain(exchange);
     commands.map(|command| Request { command, asked: Asked::Other("namespaces made") }).collect()
 }

@@ -10,7 +10,7 @@ use millpond_types::{Code, Millis, NamespaceName, OutcomeRun, Priority, Producer
 
 use crate::bodies::{Draft, TAG, block_of};
 use crate::clients::{Asked, Request, Sent};
-use crate::operator::comes_and_goes;
+use crate::operator::is_made_anew;
 use crate::plan::Plan;
 use crate::sights::Sights;
 use crate::streams::Stream;
@@ -53,7 +53,7 @@ impl Producer {
     pub fn new(index: usize, plan: &Plan, load: &mut Stream) -> Producer {
         let namespaces: Vec<_> = plan.namespaces.iter().map(|(name, _)| name.clone()).collect();
         // What a namespace knows of sessions goes with it.
-        let lasting: Vec<_> = namespaces.iter().filter(|name| !comes_and_goes(name)).cloned().collect();
+        let lasting: Vec<_> = namespaces.iter().filter(|name| !is_made_anew(name)).cloned().collect();
         let session = load.one_in(2).then(|| Session {
             namespace: load.pick(&lasting).clone(),
             instance: 1,

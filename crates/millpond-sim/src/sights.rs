@@ -303,7 +303,7 @@ pub const LOOKED_AT: [(Checker, &[&str]); 36] = [
 ];
 
 /// What has happened somewhere in such a range. A name that is misspelt here or there fails at once.
-pub const HAPPENED: [&str; 55] = [
+pub const HAPPENED: [&str; 56] = [
     "batches without room",
     "body beyond a segment",
     "checkpoints written",
@@ -329,6 +329,7 @@ pub const HAPPENED: [&str; 55] = [
     "sessions resumed",
     "topics back",
     "torn batches",
+    "used namespaces deleted",
     "batches read while turns went by",
     "connections closed by clients",
     "connections closed by the broker",

@@ -295,7 +295,6 @@ impl World {
                 self.wires.asks(connection, command, &mut self.sights)?;
             }
         }
-        self.wires.note(&notices);
         self.subscribers.hears(notices);
         self.tell()?;
         match turned {

@@ -56,11 +56,13 @@ pub async fn forward(task: &Task, delivery: &Delivery, target: &Destination, out
             tell_that_it_waits(task, code, &why, target);
             Decision::Release { delay: FORWARD_PAUSE }
         }
-        (Code::Unroutable, _) if target.to.is_by_topic() => {
+        // The topics that a binding makes of its key may have no valid names.
+        (Code::Unroutable | Code::NameInvalid, _) if target.to.is_by_topic() => {
             say::note(format!("{} is rejected, for its output goes nowhere: {why}", delivery.id));
             Decision::reject(format!("its output goes nowhere: {why}"))
         }
-        (Code::MessageTooLarge, _) => {
+        // Of an exchange, the copies together have a limit.
+        (Code::MessageTooLarge | Code::LimitExceeded, _) => {
             say::note(format!("the output for {} was refused: {why}", delivery.id));
             Decision::fail(format!("its output was refused: {why}"))
         }

@@ -17,8 +17,11 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes that a connection may hold without asking: a small request and its answer touch one page.
 pub(crate) const SMALL: usize = 4 * 1024;
-/// How long room may be held without being used while others wait for it. The largest frame takes as long at 4 Mbit/s.
+/// How long room may be held without being used while another one waits for it; while several do, it is as much less. The largest
+/// frame takes as long at 4 Mbit/s.
 const PROMPT: Duration = Duration::from_secs(10);
+/// The same, however many wait: a client that lost a packet, or that has no processor, is back by then.
+const PROMPT_MIN: Duration = Duration::from_millis(500);
 
 /// So many bytes.
 #[derive(Debug)]
@@ -33,9 +36,10 @@ pub(crate) struct Room {
 pub(crate) struct Held {
     room: Arc<Room>,
     permit: OwnedSemaphorePermit,
-    /// When it is looked at next.
+    /// Since when its use is counted, and when it is looked at next.
+    since: Instant,
     look: Instant,
-    /// Bytes of its use since it was looked at last.
+    /// Bytes of its use since then.
     used: usize,
     /// Whether its client was to blame for that when it was asked last.
     is_stuck: bool,
@@ -99,7 +103,8 @@ impl Drop for Turn {
 
 impl Held {
     fn new(room: Arc<Room>, permit: OwnedSemaphorePermit) -> Held {
-        Held { room, permit, look: Instant::now() + PROMPT, used: 0, is_stuck: false }
+        let now = Instant::now();
+        Held { room, permit, since: now, look: now + PROMPT_MIN, used: 0, is_stuck: false }
     }
 
     /// Whether it is enough for so many bytes.
@@ -129,7 +134,12 @@ impl Held {
 
     /// It may be made use of from now on.
     pub(crate) fn begin(&mut self, now: Instant) {
-        (self.look, self.used) = (now + PROMPT, 0);
+        (self.since, self.look, self.used) = (now, now + PROMPT_MIN, 0);
+    }
+
+    /// It was not made use of though it could be: that is as if nothing had been for as long as it may.
+    pub(crate) fn was_left(&mut self, now: Instant) {
+        (self.since, self.look, self.used) = (now.checked_sub(PROMPT).unwrap_or(now), now, 0);
     }
 
     /// So many bytes of it were made use of.
@@ -151,14 +161,27 @@ impl Held {
         is_stuck && self.is_overdue(now)
     }
 
-    /// Whether others wait for it and it was hardly made use of since this was asked last.
+    /// Whether others wait for it and it is hardly made use of: by less than a half of it in [`PROMPT`].
     pub(crate) fn is_overdue(&mut self, now: Instant) -> bool {
         if now < self.look {
             return false;
         }
-        self.look = now + PROMPT;
-        let hardly = std::mem::take(&mut self.used) < self.permit.num_permits() / 2;
-        hardly && self.room.waiting.load(Ordering::Relaxed) > 0
+        self.look = now + PROMPT_MIN;
+        let took = now.saturating_duration_since(self.since);
+        let is_soon = |waiting| took < (PROMPT / waiting).max(PROMPT_MIN);
+        match u32::try_from(self.room.waiting.load(Ordering::Relaxed)).unwrap_or(u32::MAX) {
+            0 => {
+                self.begin(now);
+                false
+            }
+            waiting if is_soon(waiting) => false,
+            _ => {
+                let least = self.permit.num_permits() as u128 / 2 * took.as_millis() / PROMPT.as_millis();
+                let is_hardly_used = (self.used as u128) < least;
+                self.begin(now);
+                is_hardly_used
+            }
+        }
     }
 }
 
@@ -213,5 +236,31 @@ mod tests {
         assert!(held.is_overdue(late(3)));
         drop(turn);
         assert!(!held.is_overdue(late(4)));
+        let _turn = room.wait(1);
+        held.was_left(late(5));
+        assert!(held.is_overdue(late(5)));
+    }
+
+    #[test]
+    fn the_more_wait_the_sooner_idle_room_is_overdue() {
+        let room = Room::new(100);
+        let (mut idle, begin) = (room.try_take(100).unwrap(), Instant::now());
+        idle.begin(begin);
+        let after = |part: Duration| begin + part + Duration::from_millis(1);
+        let mut turns = vec![room.wait(1)];
+        assert!(!idle.is_overdue(after(PROMPT / 2)));
+        turns.push(room.wait(1));
+        assert!(
+            !idle.is_overdue(after(PROMPT / 4)) && !idle.is_overdue(after(PROMPT / 2)),
+            "it was looked at just now"
+        );
+        assert!(idle.is_overdue(after(PROMPT / 2 + PROMPT_MIN)));
+        turns.extend((0..1000).map(|_| room.wait(1)));
+        idle.begin(begin);
+        assert!(!idle.is_overdue(begin + PROMPT_MIN / 2) && idle.is_overdue(after(PROMPT_MIN)));
+        // As much as would be half of it in the longest time is enough in a short one.
+        idle.begin(begin);
+        idle.used(100 / 2 / 20);
+        assert!(!idle.is_overdue(begin + PROMPT_MIN));
     }
 }

@@ -79,8 +79,12 @@ pub(crate) async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connection
         if let Some(left_out) = may_say(code) {
             tracing::info!(connection = number, code, detail = close.detail, left_out, "closing a connection");
         }
-        let rest = socket.connection.close(&close);
-        farewell(&mut stream, &rest).await;
+        // Others may wait for the room that it had. Whoever is closed for what it leaves unread would not read why, either.
+        drop(socket.intake);
+        if close.code != Code::Overloaded || socket.connection.unwritten().is_empty() {
+            let rest = socket.connection.close(&close);
+            farewell(&mut stream, &rest).await;
+        }
     }
 }
 
@@ -156,7 +160,12 @@ impl Socket {
                 }
                 ready = writing.writable(), if is_writing => ready.map_err(|_| End::Gone)?,
                 waited = poll_fn(|context| connection.poll(context)) => waited?,
-                () = intake.granted(), if waits_for_turn => {}
+                () = intake.granted(), if waits_for_turn => {
+                    // What was sent meanwhile is there.
+                    if self.may_read() && !self.read(&mut reading).await? {
+                        return Ok(());
+                    }
+                }
                 () = timer.as_mut() => self.check_deadlines()?,
             }
         }

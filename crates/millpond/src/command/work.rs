@@ -41,7 +41,7 @@ With --forward a worker is a stage of a chain: each message of the one topic bec
 once, whoever is killed meanwhile; with --exchange, one of each topic that the exchange leads to. What
 is published carries a dedup id made of the input's id. Where the target can take no output, the worker
 ends and its messages are released; an output that is too large fails its message alone, and one that
-goes nowhere by a key with {topic} rejects it. Where the target is full for now, with as much as its max-waiting or its
+goes nowhere by a key with {topic}, or where that makes no valid key, rejects it. Where the target is full for now, with as much as its max-waiting or its
 quotas let it hold, the message is released and its command run again about once a second, and the
 worker says so once: make room, or pause the topic that it takes from.
 
@@ -75,7 +75,7 @@ pub struct Work {
     lease: Option<Duration>,
     /// Publish what the command writes to stdout there as the message is acked, both or neither; nothing, if it writes none.
     /// With --exchange, the namespace
-    #[arg(long, value_name = "NS/TOPIC", conflicts_with = "at_most_once")]
+    #[arg(long, value_name = "NS/TOPIC|NS", conflicts_with = "at_most_once")]
     forward: Option<Address>,
     /// Publish that to the topics that this exchange of the namespace leads to: to all of them or to none
     #[arg(long, value_name = "NAME", value_parser = exchange::exchange, requires = "forward")]
