@@ -412,7 +412,7 @@ mod tests {
         announce_kind(&mut other, FORWARDING[1], FRAME_MAX, 100);
         assert!(other.is_waiting());
         assert!(!unread.is_left_unread(false, later(20)), "nor is it due to its client");
-        assert!(!unread.is_left_unread(true, later(21)) && !unread.is_left_unread(true, later(30)));
+        assert!(!unread.is_left_unread(true, later(21)) && !unread.is_left_unread(true, later(22)));
         assert!(unread.deadline(true).is_some());
         unread.wrote(FRAME_MAX / 2);
         assert!(!unread.is_left_unread(true, later(31)), "it reads");

@@ -17,11 +17,12 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes that a connection may hold without asking: a small request and its answer touch one page.
 pub(crate) const SMALL: usize = 4 * 1024;
-/// How long room may be held without being used while another one waits for it; while several do, it is as much less. The largest
-/// frame takes as long at 4 Mbit/s.
+/// How long half of the room that is held may take to be used while others wait for it. The largest frame takes as long at 4 Mbit/s.
 const PROMPT: Duration = Duration::from_secs(10);
+/// After how long it is looked whether it is used as fast as that while another one waits; while several do, it is as much sooner.
+const PAUSE: Duration = Duration::from_secs(2);
 /// The same, however many wait: a client that lost a packet, or that has no processor, is back by then.
-const PROMPT_MIN: Duration = Duration::from_millis(500);
+const PAUSE_MIN: Duration = Duration::from_millis(500);
 
 /// So many bytes.
 #[derive(Debug)]
@@ -104,7 +105,7 @@ impl Drop for Turn {
 impl Held {
     fn new(room: Arc<Room>, permit: OwnedSemaphorePermit) -> Held {
         let now = Instant::now();
-        Held { room, permit, since: now, look: now + PROMPT_MIN, used: 0, is_stuck: false }
+        Held { room, permit, since: now, look: now + PAUSE_MIN, used: 0, is_stuck: false }
     }
 
     /// Whether it is enough for so many bytes.
@@ -134,7 +135,7 @@ impl Held {
 
     /// It may be made use of from now on.
     pub(crate) fn begin(&mut self, now: Instant) {
-        (self.since, self.look, self.used) = (now, now + PROMPT_MIN, 0);
+        (self.since, self.look, self.used) = (now, now + PAUSE_MIN, 0);
     }
 
     /// It was not made use of though it could be: that is as if nothing had been for as long as it may.
@@ -161,14 +162,14 @@ impl Held {
         is_stuck && self.is_overdue(now)
     }
 
-    /// Whether others wait for it and it is hardly made use of: by less than a half of it in [`PROMPT`].
+    /// Whether others wait for it and it is hardly made use of: as slowly as by less than a half of it in [`PROMPT`].
     pub(crate) fn is_overdue(&mut self, now: Instant) -> bool {
         if now < self.look {
             return false;
         }
-        self.look = now + PROMPT_MIN;
+        self.look = now + PAUSE_MIN;
         let took = now.saturating_duration_since(self.since);
-        let is_soon = |waiting| took < (PROMPT / waiting).max(PROMPT_MIN);
+        let is_soon = |waiting| took < (PAUSE / waiting).max(PAUSE_MIN);
         match u32::try_from(self.room.waiting.load(Ordering::Relaxed)).unwrap_or(u32::MAX) {
             0 => {
                 self.begin(now);
@@ -248,19 +249,16 @@ mod tests {
         idle.begin(begin);
         let after = |part: Duration| begin + part + Duration::from_millis(1);
         let mut turns = vec![room.wait(1)];
-        assert!(!idle.is_overdue(after(PROMPT / 2)));
+        assert!(!idle.is_overdue(after(PAUSE / 2)));
         turns.push(room.wait(1));
-        assert!(
-            !idle.is_overdue(after(PROMPT / 4)) && !idle.is_overdue(after(PROMPT / 2)),
-            "it was looked at just now"
-        );
-        assert!(idle.is_overdue(after(PROMPT / 2 + PROMPT_MIN)));
+        assert!(!idle.is_overdue(after(PAUSE / 4)) && !idle.is_overdue(after(PAUSE / 2)), "it was looked at just now");
+        assert!(idle.is_overdue(after(PAUSE / 2 + PAUSE_MIN)));
         turns.extend((0..1000).map(|_| room.wait(1)));
         idle.begin(begin);
-        assert!(!idle.is_overdue(begin + PROMPT_MIN / 2) && idle.is_overdue(after(PROMPT_MIN)));
+        assert!(!idle.is_overdue(begin + PAUSE_MIN / 2) && idle.is_overdue(after(PAUSE_MIN)));
         // As much as would be half of it in the longest time is enough in a short one.
         idle.begin(begin);
         idle.used(100 / 2 / 20);
-        assert!(!idle.is_overdue(begin + PROMPT_MIN));
+        assert!(!idle.is_overdue(begin + PAUSE_MIN));
     }
 }
