@@ -185,11 +185,12 @@ fn killed_while_it_moves_messages_it_keeps_each_once() {
     }
     let is_back = (0..QUIET.as_millis() / 100).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
-        space(&broker, "total").is_some_and(|total| Some(total) <= space(&broker, "bound"))
+        // What it counts no more may be there for a moment, where the disk has much to do.
+        let bound = space(&broker, "bound");
+        space(&broker, "total").is_some_and(|total| Some(total.max(bytes(directory.path()))) <= bound)
     });
-    assert!(is_back, "{:?} bytes are there, where it may be {:?}", space(&broker, "total"), space(&broker, "bound"));
     let (after, bound) = (bytes(directory.path()), space(&broker, "bound").unwrap());
-    assert!(after <= bound && bound < before, "{before} bytes, then {after} where it may be {bound}");
+    assert!(is_back && bound < before, "{before} bytes, then {after} where it may be {bound}");
     let kept = broker.json(&["receive", "default", "--max", "1000", "--ack"]);
     let bodies: Vec<&str> = kept.iter().map(|message| message["body"].as_str().unwrap()).collect();
     let expected: Vec<String> = (0..BULK / EVERY).map(|n| n.to_string()).collect();
