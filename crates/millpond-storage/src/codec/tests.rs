@@ -502,6 +502,13 @@ impl Draw {
         (0..self.below(most + 1)).map(|_| draw(self)).collect()
     }
 
+    /// One of those that there were when the sums of bytes were noted: the others refuse receives, and are in no fact.
+    fn code(&mut self) -> Code {
+        let codes = Code::ALL.into_iter().filter(|code| !matches!(code, Code::Damaged | Code::Unreadable));
+        let codes: Vec<Code> = codes.collect();
+        codes[self.below(codes.len() as u64) as usize]
+    }
+
     fn priority(&mut self) -> Priority {
         Priority::new(self.below(10) as u8).unwrap()
     }
@@ -667,10 +674,7 @@ impl Draw {
                 PublishOutcome::Queued { id: draw.id() },
                 PublishOutcome::Duplicate { id: draw.id(), state: states[draw.below(6) as usize] },
                 PublishOutcome::Coalesced { id: draw.id(), replaced: None },
-                PublishOutcome::Refused {
-                    code: Code::ALL[draw.below(Code::ALL.len() as u64) as usize],
-                    detail: "höher".into(),
-                },
+                PublishOutcome::Refused { code: draw.code(), detail: "höher".into() },
             ];
             OutcomeRun { count: draw.number32(), outcome: outcomes[draw.below(4) as usize].clone() }
         });
