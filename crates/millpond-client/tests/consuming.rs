@@ -341,7 +341,7 @@ async fn a_receive_of_which_all_is_damaged_is_asked_again_until_its_time_is_over
     });
     assert_eq!(received.unwrap().next().unwrap().body, "a");
 
-    let options = ClientOptions { request_timeout: Duration::from_millis(40), ..peer.options() };
+    let options = ClientOptions { request_timeout: Duration::from_millis(500), ..peer.options() };
     let (client, mut connection) = peer.client_with(options).await;
     let told = tokio::select! {
         received = client.receive(ReceiveOptions::new(namespace())) => received.unwrap_err(),
