@@ -62,11 +62,11 @@ impl Client {
     ///
     /// # Errors
     /// `Refused` as `unreadable` where the disk does not give what was leased, and as `damaged` where all of it is and was to come
-    /// at most once, or the time is over. After `Timeout`, or when this is cancelled, messages may be leased that nobody knows of: they come again when their
-    /// leases end. After `Unconfirmed`, which is of messages that come at most once, they may be lost.
+    /// at most once, or the time is over. After `Timeout`, or when this is cancelled, messages may be leased that nobody knows
+    /// of: they come again when their leases end. After `Unconfirmed`, which is of messages that come at most once, they may be lost.
     pub async fn receive(&self, options: ReceiveOptions) -> Result<Deliveries> {
         let ReceiveOptions { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request } = options;
-        let (until, mut left) = (Instant::now() + wait, wait);
+        let until = Instant::now() + wait;
         let last = until + self.shared().options.request_timeout;
         let request = match request {
             _ if at_most_once => None,
@@ -74,12 +74,11 @@ impl Client {
             named => named,
         };
         let repeat = if at_most_once { Repeat::Never } else { Repeat::Harmless };
-        let lease = lease.map(millis);
-        let mut receive =
-            Receive { namespace, group, filter, messages, bytes, lease, wait: millis(left), at_most_once, request };
+        let (lease, mut left) = (lease.map(millis), wait);
         loop {
-            receive.wait = millis(left);
-            match self.shared().call(Request::Receive(receive.clone()), repeat, left).await {
+            let (namespace, group, filter, wait) = (namespace.clone(), group.clone(), filter.clone(), millis(left));
+            let receive = Receive { namespace, group, filter, messages, bytes, lease, wait, at_most_once, request };
+            match self.shared().call(Request::Receive(receive), repeat, left).await {
                 Ok(Response::Received(runs)) => {
                     return Deliveries::checked(runs, None)
                         .map_err(|detail| Error::Protocol { server: self.server().to_owned(), detail });

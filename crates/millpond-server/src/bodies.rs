@@ -33,7 +33,7 @@ const UNREADABLE: &str = "unreadable: the disk could not be read";
 
 /// What a receive is told of which nothing can be told. It is not told of nothing: it would take the topics for empty.
 const DAMAGED: &str = "what is damaged has become dead letters, and what was moved as it was read comes again, unless it was to come at most once; receive again, for others may be ready";
-const NOT_GIVEN: &str = "the disk did not give what was leased: it has failed, and comes again as the policy says, unless it was to come at most once; the broker's log names the file";
+const NOT_GIVEN: &str = "the disk did not give some of what was leased, and none of the rest is whole: what it did not give has failed, and comes again as the policy says, unless it was to come at most once; the broker's log names the file";
 
 /// What has to be read.
 pub(crate) enum Unread {

@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use by_hand::{Clock, publish, run};
-use millpond_core::command::{Command, DedupMark, Forward, Look, LookWhich, Route, Routed, Ticket, TopicRef};
+use millpond_core::command::{
+    Attach, Command, DedupMark, Forward, Look, LookWhich, Route, Routed, SessionBegin, Ticket, TopicRef,
+};
 use millpond_core::output::{Output, Reply};
 use millpond_core::{Core, Now};
 use millpond_server::manual::{Host, ManualBroker, Rooms};
 use millpond_storage::twin::TwinDisk;
 use millpond_storage::{OpenOptions, open};
-use millpond_types::{Millis, NamespaceName, Priority, TopicName};
+use millpond_types::{Filter, GroupName, Millis, NamespaceName, Priority, SessionId, TopicName};
 
 /// What each turn was asked, by its index.
 type Turns = Arc<Mutex<Vec<Vec<usize>>>>;
@@ -139,6 +141,32 @@ fn in_haste_what_is_short_is_decided_a_turn_before_what_is_long() {
     rig.publish(5, "long5", LONG);
     assert_eq!(rig.turn(), ["short4"]);
     assert_eq!(rig.turn(), ["long5"]);
+}
+
+#[test]
+fn in_haste_a_turn_leases_consumers_a_part_of_what_it_leases_otherwise() {
+    for is_in_haste in [false, true] {
+        let mut rig = Rig::new(is_in_haste);
+        let (session, namespace) = (SessionId(1), NamespaceName::default());
+        rig.ask(1, "begin", Command::SessionBegin(SessionBegin { session, resume: Millis::ZERO, held: Vec::new() }));
+        let attach = Attach {
+            session,
+            consumer: 1,
+            namespace,
+            group: GroupName::default(),
+            filter: Filter::All,
+            messages: 1000,
+            bytes: u64::MAX >> 1,
+            lease: None,
+            at_most_once: false,
+        };
+        rig.ask(1, "attach", Command::Attach(attach));
+        rig.ask(2, "publish", publish(vec![run("t", b"body", 500)]));
+        rig.turn();
+        assert_eq!(rig.broker.core().goes_on_at_once(), is_in_haste);
+        rig.rest();
+        assert!(!rig.broker.core().goes_on_at_once(), "they are leased in the end");
+    }
 }
 
 /// A publish of nine thousand ids to one topic kept everybody waiting that was decided in its turn.

@@ -181,9 +181,11 @@ impl Code {
                 Retry,
                 "all that a receive was leased is damaged, or was moved as it was read; the next one may be leased others",
             ),
-            Code::Unreadable => {
-                ("unreadable", Retry, "the disk did not give what a receive was leased, and those leases have failed")
-            }
+            Code::Unreadable => (
+                "unreadable",
+                Retry,
+                "the disk did not give some of what a receive was leased, and none of the rest is whole",
+            ),
             Code::QuotaExceeded => ("quota_exceeded", Retry, "the namespace holds as much as its policy lets it"),
             Code::ExchangeUnknown => ("exchange_unknown", Fix, "the namespace has no exchange of this name"),
             Code::ExchangeExists => ("exchange_exists", Fix, "the namespace has an exchange of this name already"),

@@ -14,9 +14,9 @@ use crate::say;
 const FORWARD_PAUSE: Duration = Duration::from_secs(1);
 
 /// Publishes what the command has written as its message is acked.
-pub async fn forward(task: &Task, delivery: &Delivery, target: &Destination, output: Vec<u8>) -> Decision {
-    let (client, namespace, priority) = (&task.client, &target.namespace, delivery.priority());
-    let forwarded = match target.to.of(&delivery.topic) {
+pub async fn forward(task: &Task, delivery: &Delivery, destination: &Destination, output: Vec<u8>) -> Decision {
+    let (client, namespace, priority) = (&task.client, &destination.namespace, delivery.priority());
+    let forwarded = match destination.to.of(&delivery.topic) {
         Ok(To::Topic(topic)) => {
             client.forward(delivery, namespace, vec![Message::new(topic, output).priority(priority)]).await
         }
@@ -24,7 +24,7 @@ pub async fn forward(task: &Task, delivery: &Delivery, target: &Destination, out
             let message = Message::routed(exchange, key, output).priority(priority);
             client.forward_routed(delivery, namespace, message).await
         }
-        Err(bad) => Err(Error::Invalid(format!("its routing key is none: {bad}"))),
+        Err(bad) => Err(Error::Invalid(format!("its topic makes no routing key: {bad}"))),
     };
     let (code, detail) = match forwarded {
         Ok(forwarded) if forwarded.is_done() => return Decision::Settled,
@@ -53,11 +53,11 @@ pub async fn forward(task: &Task, delivery: &Delivery, target: &Destination, out
     let why = format!("{}: {detail}", code.name());
     match (code, code.advice()) {
         (_, Advice::Retry) => {
-            tell_that_it_waits(task, code, &why, target);
+            tell_that_it_waits(task, code, &why, destination);
             Decision::Release { delay: FORWARD_PAUSE }
         }
         // The topics that a binding makes of its key may have no valid names.
-        (Code::Unroutable | Code::NameInvalid, _) if target.to.is_by_topic() => {
+        (Code::Unroutable | Code::NameInvalid, _) if destination.to.is_by_topic() => {
             say::note(format!("{} is rejected, for its output goes nowhere: {why}", delivery.id));
             Decision::reject(format!("its output goes nowhere: {why}"))
         }
@@ -68,7 +68,7 @@ pub async fn forward(task: &Task, delivery: &Delivery, target: &Destination, out
         }
         // Every other output would be refused as well.
         (_, Advice::Fix | Advice::Report) => {
-            let why = format!("outputs cannot be published to {target} ({why}); its message was released");
+            let why = format!("outputs cannot be published to {destination} ({why}); its message was released");
             task.broken.send_replace(Some(Failure::refused(why)));
             Decision::Release { delay: Duration::ZERO }
         }
@@ -77,7 +77,7 @@ pub async fn forward(task: &Task, delivery: &Delivery, target: &Destination, out
 
 /// Says once why outputs are refused, where that lasts until somebody does something about it: until then commands run over and
 /// over for nothing. What else is to be tried again is over by itself.
-fn tell_that_it_waits(task: &Task, code: Code, why: &str, target: &Destination) {
+fn tell_that_it_waits(task: &Task, code: Code, why: &str, destination: &Destination) {
     let remedy = match code {
         Code::TopicFull | Code::QuotaExceeded => "let its messages be worked off, or raise the limit",
         Code::DiskFull => "make room on the disk",
@@ -85,7 +85,7 @@ fn tell_that_it_waits(task: &Task, code: Code, why: &str, target: &Destination) 
     };
     if task.told.lock().expect("nobody panics with it").insert(code) {
         say::note(format!(
-            "{target} takes no outputs for now ({why}): their messages are released, and the command is run again for \
+            "{destination} takes no outputs for now ({why}): their messages are released, and the command is run again for \
              them about once a second; {remedy}. This is said once"
         ));
     }

@@ -9,6 +9,9 @@
 //! taken what it asks: while publishes wait, each of very many connections would hold one otherwise. Publishes have one such bound and
 //! forwards another, for these may be all that ends the leases for which publishes wait.
 //!
+//! Who waits is read again as soon as it has room. Where it has waited long and next to nothing of its frame is there by then, its client
+//! lets the frame stand half sent, and is closed while others wait ([`LONG`], [`FITTING`]).
+//!
 //! Invariant: buffers of all connections together take no more than the room and [`SMALL`] for each. A connection that
 //! waits is not read. Taking frames out of the bytes is left to the decoder.
 

@@ -34,8 +34,8 @@ struct Uses {
     seen: BTreeSet<u64>,
     /// Whether it is there, as far as was seen.
     is_there: bool,
-    /// Those that asked for it before it was made or deleted last: what they ask may be on its way, and then the broker counts them when
-    /// they ask again.
+    /// Those that asked for it before it was made or deleted last, which are left out from then on: what they had asked may have been on
+    /// its way, and then the broker counts them when they ask again, which from outside is not known.
     earlier: BTreeSet<u64>,
 }
 

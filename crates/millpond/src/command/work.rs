@@ -109,8 +109,8 @@ impl Work {
     /// Carries the command out.
     pub fn run(self, globals: &Globals) -> Result<(), Failure> {
         let (namespace, filter) = filter(&self.from).map_err(Failure::usage)?;
-        let target = |address: &Address| Destination::new(address, self.exchange.as_ref(), self.key.as_ref());
-        let forward = self.forward.as_ref().map(target).transpose()?;
+        let to = |address: &Address| Destination::new(address, self.exchange.as_ref(), self.key.as_ref());
+        let forward = self.forward.as_ref().map(to).transpose()?;
         runtime()?.block_on(async {
             let mut signals =
                 Signals::new().map_err(|why| Failure::refused(format!("signals cannot be handled: {why}")))?;
